@@ -1,0 +1,103 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+
+#include "common/backend_host.hpp"
+#include "common/model/cache_simulator.hpp"
+#include "common/simt/emulator.hpp"
+
+namespace gemm {
+namespace {
+
+// A cache of this machine, or the usual one where the operating system does not tell.
+Cache cache_of(int size_key, int line_key, int ways_key, Cache usual) {
+  const Cache cache{.bytes = sysconf(size_key),
+                    .line_bytes = int(sysconf(line_key)),
+                    .ways = int(sysconf(ways_key))};
+  const bool known = cache.bytes > 0 && cache.line_bytes == usual.line_bytes && cache.ways > 0 &&
+                     cache.bytes % (cache.line_bytes * cache.ways) == 0;
+  return known ? cache : usual;
+}
+
+std::vector<CacheCount> caches_of_this_machine() {
+  return {{.name = "L1",
+           .cache = cache_of(_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL1_DCACHE_LINESIZE,
+                             _SC_LEVEL1_DCACHE_ASSOC, {.bytes = 32 << 10, .ways = 8})},
+          {.name = "L2",
+           .cache = cache_of(_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL2_CACHE_LINESIZE,
+                             _SC_LEVEL2_CACHE_ASSOC, {.bytes = 512 << 10, .ways = 8})}};
+}
+
+WarpAccesses summary(const simt::Requests& requests) {
+  return {.requests = requests.requests, .pieces = requests.transactions};
+}
+
+class EmulatorBackend : public HostBackend {
+ public:
+  Device device() const override { return Device::emulator; }
+
+  std::string name() const override { return "SIMT emulator"; }
+
+  bool checks_bounds() const override { return true; }
+
+  void* allocate(std::size_t bytes) override {
+    void* const memory = HostBackend::allocate(bytes);
+    buffers_.try_emplace(memory, memory, bytes, "buffer" + std::to_string(buffers_.size()));
+    return memory;
+  }
+
+  void release(void* memory) override {
+    buffers_.erase(memory);
+    HostBackend::release(memory);
+  }
+
+  // Kernels are counted by the emulator; what runs on this thread itself is a CPU step, and its
+  // accesses go through a cache simulation.
+  void finish(const Run& run) override {
+    counts_ = Counts{.caches = caches_of_this_machine()};
+    CacheSimulator simulator({counts_->caches[0].cache, counts_->caches[1].cache});
+    simt::Count count;
+    simt::trace([&] { run.start(nullptr); },
+                [&](std::uint64_t address, int bytes, bool write) {
+                  auto& requested = counts_->requested;
+                  (write ? requested.global_stored : requested.global_loaded) += bytes;
+                  simulator.access(address, bytes);
+                });
+    counts_->accesses = simulator.accesses();
+    for (std::size_t i = 0; i < counts_->caches.size(); ++i)
+      counts_->caches[i].misses = simulator.misses(i);
+    if (simulator.accesses() == 0) counts_->caches.clear();
+
+    const simt::Counts& warps = count.result();
+    counts_->requested.global_loaded += warps.global_load.bytes;
+    counts_->requested.global_stored += warps.global_store.bytes;
+    counts_->requested.shared_loaded += warps.shared_load.bytes;
+    counts_->requested.shared_stored += warps.shared_store.bytes;
+    counts_->global_loads = summary(warps.global_load);
+    counts_->global_stores = summary(warps.global_store);
+    counts_->shared_loads = summary(warps.shared_load);
+    counts_->shared_stores = summary(warps.shared_store);
+    counts_->barriers = warps.barriers;
+  }
+
+  // Cold or warm makes no difference to the time it takes to execute and count.
+  double seconds(const Run& run, int launches, bool) override {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < launches; ++i) finish(run);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    return elapsed.count() / launches;
+  }
+
+  std::optional<Counts> counts() const override { return counts_; }
+
+ private:
+  std::map<void*, simt::DeviceBuffer> buffers_;
+  std::optional<Counts> counts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> open_emulator() { return std::make_unique<EmulatorBackend>(); }
+
+}  // namespace gemm

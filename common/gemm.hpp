@@ -1,0 +1,111 @@
+// The whole interface of a step. A step file holds kernels and registers them here; everything
+// that is the same in every step (main, operands, checking, timing, printing) is the harness.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+struct CUstream_st;
+
+namespace gemm {
+
+/// The CUDA stream a kernel is launched on; null and ignored off the GPU.
+using Stream = CUstream_st*;
+
+/// Where a registered kernel runs. On the emulator a GPU step is executed thread by thread and
+/// counted; a CPU step runs through a cache simulation.
+enum class Device { cpu, gpu, emulator };
+
+/// The device that this translation unit is being compiled for.
+#if defined(GEMM_EMULATOR)
+constexpr Device this_device = Device::emulator;
+#elif defined(__CUDACC__)
+constexpr Device this_device = Device::gpu;
+#else
+constexpr Device this_device = Device::cpu;
+#endif
+
+/// C[M,N] = A[M,K] * B[K,N].
+struct Shape {
+  int M, N, K;
+};
+
+/// Row-major operands in the memory of the device that runs the kernel; ld* are in elements.
+/// C = alpha * A * B + beta * C; beta == 0 never reads C. Teaching steps are only ever given
+/// alpha == 1, beta == 0 and dense rows, so that their idea stands alone.
+struct Problem {
+  Shape shape;
+  const float* A;
+  const float* B;
+  float* C;
+  std::int64_t lda, ldb, ldc;
+  float alpha = 1, beta = 0;
+  int threads = 1;
+};
+
+/// Bytes that the code asks for, before any cache answers: 4 per float loaded or stored.
+struct Traffic {
+  std::int64_t global_loaded = 0, global_stored = 0;
+  std::int64_t shared_loaded = 0, shared_stored = 0;
+  bool operator==(const Traffic&) const = default;
+};
+
+/// What a launch takes of a multiprocessor; 0 where the backend cannot tell.
+struct Footprint {
+  int threads = 0, registers = 0;
+  std::int64_t shared_bytes = 0, blocks = 0;
+};
+
+/// One multiplication, set up and ready to be started any number of times.
+struct Run {
+  std::function<void(Stream)> start;
+  Footprint footprint{};
+};
+
+/// The only source of tile numbers: block, warp and thread tile, in elements. 0: has no such tile.
+struct Tile {
+  int BM = 0, BN = 0, BK = 0, WM = 0, WN = 0, TM = 1, TN = 1;
+  constexpr int threads() const { return BM / TM * (BN / TN); }
+};
+
+/// A data cache: its size, its line, and how many lines a set holds (0: one set holds them all).
+struct Cache {
+  std::int64_t bytes;
+  int line_bytes = 64, ways = 0;
+};
+
+/// A row of a step's table. `prepare` does the set-up; only the Run it returns is checked and timed.
+/// `supports` answers with the reason why a shape is refused; left empty, every shape is taken. `misses` predicts the
+/// lines a cache without conflicts must fetch; empty where there is no such model.
+struct Kernel {
+  std::string name;
+  std::function<Run(const Problem&)> prepare;
+  std::function<Traffic(Shape)> traffic;
+  Tile tile{};
+  std::function<std::string(Shape)> supports{};
+  std::function<double(Shape, Cache)> misses{};
+};
+
+/// A step of the course. `name` is the stem of its file, "09_gpu_square_tiling"; `sizes` are the
+/// square sizes that show its idea best where the user names none.
+struct Step {
+  std::string name, title;
+  Device device;
+  std::vector<Kernel> kernels;
+  std::vector<int> sizes{};
+  int min_compute_capability = 0;
+};
+
+/// Adds a step to the program, before main. Throws std::logic_error when it is there already.
+struct Register {
+  explicit Register(Step step);
+};
+
+/// Every registered step, sorted by name, then device.
+const std::vector<Step>& steps();
+
+constexpr int ceil_div(int a, int b) { return a / b + (a % b != 0); }
+
+}  // namespace gemm

@@ -1,0 +1,94 @@
+// The one place that launches a kernel: sets its attributes, starts it, and checks for errors.
+// The same call runs a kernel on a GPU (compiled by nvcc) or on the emulator (compiled by g++).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/gemm.hpp"
+
+#if defined(GEMM_EMULATOR)
+#include "common/simt/cuda.hpp"
+#else
+#include <cuda_runtime.h>
+#endif
+
+namespace gemm {
+
+/// A one-dimensional grid. `blocks` may exceed what one launch takes in y or z (65535), which is
+/// why tiles are numbered along x; at most 2^31 - 1.
+struct Grid {
+  std::int64_t blocks;
+  int threads;
+  int dynamic_shared_bytes = 0;
+};
+
+/// One block per BM x BN tile of C.
+constexpr Grid grid_of(Shape s, Tile t) {
+  return {std::int64_t{1} * ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN), t.threads()};
+}
+
+/// Throws Refusal for what no launch takes.
+inline void check(Grid grid) {
+  if (grid.blocks > INT32_MAX)
+    throw Refusal(Exit::unsupported, "more than 2^31 - 1 tiles: choose a smaller size");
+  if (grid.threads < 1 || grid.threads > 1024)
+    throw Refusal(Exit::unsupported, std::to_string(grid.threads) +
+                                         " threads in a block: choose a tile with 1 to 1024");
+}
+
+#if defined(GEMM_EMULATOR)
+inline namespace emulator {
+
+/// Sets up a kernel to be executed by the emulator. Throws Refusal for a grid it cannot take;
+/// started, it throws simt::Fault at the first race, bad address or bad barrier.
+template <typename... Parameters, typename... Arguments>
+Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
+  check(grid);
+  return {[=](Stream) {
+            simt::launch(reinterpret_cast<void*>(kernel), grid.blocks, grid.threads,
+                         [=] { kernel(arguments...); });
+          },
+          {.threads = grid.threads,
+           .shared_bytes = simt::static_shared_bytes(reinterpret_cast<void*>(kernel)),
+           .blocks = grid.blocks}};
+}
+
+}  // namespace emulator
+#else
+inline namespace cuda {
+
+inline void check(cudaError_t status, const char* doing) {
+  if (status != cudaSuccess)
+    throw Refusal(Exit::device_error, std::string(doing) + ": " + cudaGetErrorString(status));
+}
+
+/// Sets up a kernel to be launched on the current GPU. Throws Refusal when the GPU cannot hold it,
+/// and at each start when the launch fails.
+template <typename... Parameters, typename... Arguments>
+Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
+  check(grid);
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, kernel), "reading the kernel's attributes");
+  if (grid.dynamic_shared_bytes > 0)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               grid.dynamic_shared_bytes),
+          "raising the kernel's shared memory limit");
+  return {[=](Stream stream) {
+            if (grid.blocks == 0) return;
+            kernel<<<static_cast<unsigned>(grid.blocks), grid.threads, grid.dynamic_shared_bytes,
+                     stream> > >(arguments...);
+            check(cudaGetLastError(), "launching the kernel");
+          },
+          {.threads = grid.threads,
+           .registers = attributes.numRegs,
+           .shared_bytes =
+               static_cast<std::int64_t>(attributes.sharedSizeBytes) + grid.dynamic_shared_bytes,
+           .blocks = grid.blocks}};
+}
+
+}  // namespace cuda
+#endif
+
+}  // namespace gemm

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "common/machine_parts.hpp"
+
+namespace gemm {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int vector_bytes = 64;
+#elif defined(__AVX__)
+constexpr int vector_bytes = 32;
+#else
+constexpr int vector_bytes = 16;
+#endif
+using Vector [[gnu::vector_size(vector_bytes)]] = float;
+constexpr int lanes = vector_bytes / sizeof(float);
+
+// Two FMA units of 4 to 5 clocks latency want 8 to 10 sums in flight; 16 registers hold 12 and
+// the two factors.
+constexpr int sums = 12;
+
+// What the compiler cannot see through: two reads of it may differ.
+const volatile float one = 1, half = 0.5f;
+
+// Keeps the compiler from dropping a loop whose result nobody reads.
+void keep(const Vector (&sum)[sums]) {
+  Vector total = {};
+#pragma GCC unroll 12
+  for (int j = 0; j < sums; ++j) total += sum[j];
+  asm volatile("" : : "m"(total));
+}
+
+void multiply_add(int rounds) {
+  Vector sum[sums];
+#pragma GCC unroll 12
+  for (int j = 0; j < sums; ++j) sum[j] = Vector{} + one;
+  const Vector factor = Vector{} + half, term = Vector{} + one;
+  for (int i = 0; i < rounds; ++i)
+#pragma GCC unroll 12
+    for (int j = 0; j < sums; ++j) sum[j] = sum[j] * factor + term;
+  keep(sum);
+}
+
+void read(const Vector* data, std::int64_t count) {
+  Vector sum[sums] = {};
+  for (std::int64_t i = 0; i + sums <= count; i += sums)
+#pragma GCC unroll 12
+    for (int j = 0; j < sums; ++j) sum[j] += data[i + j];
+  keep(sum);
+}
+
+// Seconds of the shortest of `windows` in which every thread did `work(thread)` once.
+double best_window(int threads, int windows, const std::function<void(int)>& work) {
+  using Clock = std::chrono::steady_clock;
+  std::barrier together(threads);
+  double best = 1e30;
+  const auto run = [&](int thread) {
+    for (int i = 0; i < windows; ++i) {
+      together.arrive_and_wait();
+      const auto start = Clock::now();
+      work(thread);
+      together.arrive_and_wait();
+      if (thread == 0)
+        best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+    }
+  };
+  std::vector<std::jthread> others;
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
+  run(0);
+  others.clear();
+  return best;
+}
+
+}  // namespace
+
+double cpu_fma_rate(int threads) {
+  constexpr int rounds = 100000, windows = 40;
+  const double flops = 2.0 * sums * lanes * rounds * threads;
+  return flops / best_window(threads, windows, [](int) { multiply_add(rounds); });
+}
+
+double cpu_read_rate(std::int64_t bytes, int threads) {
+  // A window reads at least this much, so that it outlasts the clock and the barrier.
+  constexpr std::int64_t window_bytes = 4 << 20;
+  const std::int64_t count = std::max<std::int64_t>(sums, bytes / threads / vector_bytes);
+  const std::int64_t passes = std::max<std::int64_t>(1, window_bytes / (count * vector_bytes));
+  const int windows = bytes > (32 << 20) ? 4 : 12;
+  std::vector<std::vector<Vector>> data(threads);
+  const double seconds = best_window(threads, windows, [&](int thread) {
+    if (data[thread].empty()) data[thread].resize(count);
+    for (std::int64_t pass = 0; pass < passes; ++pass) read(data[thread].data(), count);
+  });
+  return static_cast<double>(count * vector_bytes * passes * threads) / seconds;
+}
+
+}  // namespace gemm

@@ -1,0 +1,29 @@
+// Bytes requested by the tiled GPU kernels, predicted from the tile alone.
+#pragma once
+
+#include <functional>
+
+#include "common/gemm.hpp"
+
+namespace gemm {
+
+/// Bytes that a kernel with block tile BM x BN x BK and thread tile TM x TN asks for, any shape.
+/// A is read once per column of tiles, B once per row of tiles, and only inside the matrices. The
+/// shared tiles are always filled and used whole: past an edge they hold zeros.
+Traffic tiled_traffic(Shape shape, Tile tile);
+
+/// The same, bound to a tile: the form in which a step registers it.
+inline std::function<Traffic(Shape)> tiled_traffic(Tile tile) {
+  return [tile](Shape shape) { return tiled_traffic(shape, tile); };
+}
+
+/// The least that any algorithm must move: each element of A, B and C once.
+constexpr std::int64_t compulsory_bytes(Shape s) {
+  const std::int64_t M = s.M, N = s.N, K = s.K;
+  return 4 * (M * K + K * N + M * N);
+}
+
+/// 2MNK: one multiplication and one addition per term.
+constexpr double flops(Shape s) { return 2.0 * s.M * s.N * s.K; }
+
+}  // namespace gemm

@@ -1,0 +1,291 @@
+#include "common/options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <regex>
+
+#include "common/backend.hpp"
+#include "common/error.hpp"
+
+namespace gemm {
+namespace {
+
+constexpr int largest_size = std::numeric_limits<int>::max();
+constexpr std::size_t most_sizes = 10000;
+constexpr Device devices[] = {Device::cpu, Device::gpu, Device::emulator};
+constexpr Init inits[] = {Init::integers, Init::uniform, Init::normal, Init::zeros};
+
+std::optional<int> whole_number(std::string_view text, int low, int high) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high)
+    return std::nullopt;
+  return value;
+}
+
+CLI::Validator whole(int low, int high) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        if (whole_number(text, low, high)) return std::string{};
+        return fmt::format("'{}' is not a whole number from {} to {}", text, low, high);
+      },
+      "");
+}
+
+template <typename Value, std::size_t count>
+std::vector<std::string> words(const Value (&values)[count]) {
+  std::vector<std::string> names;
+  for (const Value value : values) names.push_back(name_of(value));
+  return names;
+}
+
+template <typename Value, std::size_t count>
+Value value_of(const std::string& word, const Value (&values)[count]) {
+  return *std::find_if(std::begin(values), std::end(values),
+                       [&](Value value) { return name_of(value) == word; });
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text)
+    if (c == separator)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  return parts;
+}
+
+const Step* built_for(const std::vector<Step>& steps, Device device) {
+  const auto at = std::find_if(steps.begin(), steps.end(),
+                               [&](const Step& step) { return step.device == device; });
+  return at == steps.end() ? nullptr : &*at;
+}
+
+const Step& choose_step(const std::vector<Step>& steps, const std::string& asked,
+                        const std::function<bool()>& gpu_answers) {
+  const Step* cpu = built_for(steps, Device::cpu);
+  const Step* gpu = built_for(steps, Device::gpu);
+  const Step* emulator = built_for(steps, Device::emulator);
+  if (asked.empty()) {
+    if (cpu) return *cpu;
+    if (gpu && (!emulator || gpu_answers())) return *gpu;
+    return *emulator;
+  }
+  const Device device = value_of(asked, devices);
+  if (const Step* step = built_for(steps, device)) return *step;
+
+  const std::string& name = steps.front().name;
+  if (device == Device::emulator)
+    throw Refusal(Exit::bad_usage, "--device emulator: this build has no emulator; configure with "
+                                   "-DGEMM_EMULATOR=ON");
+  if (device == Device::cpu)
+    throw Refusal(Exit::bad_usage, fmt::format("--device cpu: {} is a GPU step; without a GPU it "
+                                               "runs on --device emulator",
+                                               name));
+  if (cpu)
+    throw Refusal(Exit::bad_usage,
+                  fmt::format("--device gpu: {} is a CPU step; use --device cpu", name));
+  throw Refusal(Exit::bad_usage,
+                "--device gpu: this build has no GPU code; install the CUDA toolkit, configure "
+                "again, or use --device emulator");
+}
+
+std::vector<const Kernel*> choose_kernels(const Step& step, const std::string& pattern) {
+  std::regex regex;
+  try {
+    regex = std::regex(pattern);
+  } catch (const std::regex_error&) {
+    throw Refusal(Exit::bad_usage,
+                  fmt::format("--kernel '{}': not a regular expression", pattern));
+  }
+  std::vector<const Kernel*> chosen;
+  std::vector<std::string> names;
+  for (const Kernel& kernel : step.kernels) {
+    names.push_back(fmt::format("'{}'", kernel.name));
+    if (std::regex_search(kernel.name, regex)) chosen.push_back(&kernel);
+  }
+  if (chosen.empty())
+    throw Refusal(Exit::bad_usage, fmt::format("--kernel '{}' matches none of {}", pattern,
+                                               fmt::join(names, ", ")));
+  return chosen;
+}
+
+std::vector<int> default_sizes(const Step& step) {
+  if (!step.sizes.empty()) return step.sizes;
+  switch (step.device) {
+    case Device::gpu:
+      return {4096};
+    case Device::cpu:
+      return {512};
+    default:
+      return {256};
+  }
+}
+
+int default_repeats(Device device) {
+  switch (device) {
+    case Device::gpu:
+      return 10;
+    case Device::cpu:
+      return 5;
+    default:
+      return 1;
+  }
+}
+
+void list(const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
+    fmt::print("{} on {}: {}\n", step.name, name_of(step.device), step.title);
+    for (const Kernel& kernel : step.kernels) fmt::print("  {}\n", kernel.name);
+  }
+}
+
+}  // namespace
+
+std::string name_of(Device device) {
+  switch (device) {
+    case Device::cpu:
+      return "cpu";
+    case Device::gpu:
+      return "gpu";
+    default:
+      return "emulator";
+  }
+}
+
+bool gpu_answers() {
+  try {
+    open_backend(Device::gpu);
+    return true;
+  } catch (const Refusal&) {
+    return false;
+  }
+}
+
+std::vector<int> parse_sizes(std::string_view text) {
+  const auto refuse = [&](const std::string& why) {
+    return Refusal(Exit::bad_usage, fmt::format("--sizes {}: {}", text, why));
+  };
+  std::vector<int> sizes;
+  for (const std::string& item : split(text, ',')) {
+    std::vector<int> numbers;
+    for (const std::string& part : split(item, ':')) {
+      const auto number = whole_number(part, 0, largest_size);
+      if (!number)
+        throw refuse(
+            fmt::format("'{}' is not a whole number from 0 to {}", part, largest_size));
+      numbers.push_back(*number);
+    }
+    if (numbers.size() == 1) numbers = {numbers[0], numbers[0], 1};
+    if (numbers.size() != 3) throw refuse(fmt::format("'{}' is not first:last:step", item));
+    const auto [first, last, step] = std::tuple(numbers[0], numbers[1], numbers[2]);
+    if (step == 0) throw refuse(fmt::format("'{}' never ends: its step is 0", item));
+    if (first > last) throw refuse(fmt::format("'{}' is empty: {} > {}", item, first, last));
+    for (std::int64_t size = first; size <= last; size += step) {
+      if (sizes.size() == most_sizes) throw refuse(fmt::format("more than {} sizes", most_sizes));
+      sizes.push_back(static_cast<int>(size));
+    }
+  }
+  return sizes;
+}
+
+std::optional<Options> parse(const std::vector<std::string>& arguments,
+                             const std::vector<Step>& steps,
+                             const std::function<bool()>& gpu_answers) {
+  if (steps.empty())
+    throw Refusal(Exit::unsupported,
+                  "this build can run the step on no device: install the CUDA toolkit or "
+                  "configure with -DGEMM_EMULATOR=ON");
+
+  Options options;
+  std::vector<std::string> own;
+  for (const std::string& argument : arguments)
+    (argument.starts_with("--benchmark_") ? options.benchmark_flags : own).push_back(argument);
+
+  std::optional<int> m, n, k, size, repeats;
+  std::string sizes, device, kernel, init = name_of(options.init);
+  bool warm = false, list_only = false;
+
+  CLI::App app(fmt::format("{}: {}", steps.front().name, steps.front().title),
+               steps.front().name);
+  const auto dimension = whole(0, largest_size);
+  app.add_option("--m", m, "rows of A and C")->check(dimension);
+  app.add_option("--n", n, "columns of B and C")->check(dimension);
+  app.add_option("--k", k, "columns of A, rows of B")->check(dimension);
+  auto* one = app.add_option("--size", size, "M = N = K; --m, --n and --k override it")
+                  ->check(dimension);
+  app.add_option("--sizes", sizes, "several: 256,512,1024:4096:512 (first:last:step)")
+      ->excludes(one);
+  app.add_option("--device", device, "cpu, gpu or emulator; default: gpu where one answers")
+      ->check(CLI::IsMember(words(devices)));
+  app.add_option("--kernel", kernel, "only the rows whose name this regular expression finds");
+  app.add_option("--init", init, "operands: int, uniform, normal or zeros")
+      ->capture_default_str()
+      ->check(CLI::IsMember(words(inits)));
+  app.add_option("--peer", options.peers, "libraries to compare with: NAME,.. or none")
+      ->delimiter(',');
+  auto* cold = app.add_flag("--cold", options.cold, "flush the last-level cache before each run");
+  app.add_flag("--warm", warm, "leave the caches as the run before left them (default)")
+      ->excludes(cold);
+  app.add_option("--threads", options.threads, "CPU threads")->capture_default_str()->check(whole(1, 4096));
+  app.add_option("--repeats", repeats, "repetitions; default 10 on a GPU, 5 on a CPU, 1 on the emulator")
+      ->check(whole(1, 1000000));
+  app.add_flag("--check-only", options.check_only, "verify, measure nothing");
+  app.add_flag("--count", options.count,
+               "CPU steps: run through the cache simulation as well (the emulator always counts)");
+  app.add_option("--json", options.json, "write results in Google Benchmark's format");
+  app.add_flag("--list", list_only, "print the step's rows and the devices it is built for");
+  app.footer(
+      "--benchmark_* flags go to Google Benchmark.\n"
+      "Exit codes: 0 verified, 1 wrong result, 2 bad usage, 3 unsupported, 4 no device,\n"
+      "5 no memory, 6 device error, 7 impossible rate, 8 cannot write.");
+  try {
+    app.parse(std::vector<std::string>(own.rbegin(), own.rend()));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    throw Refusal(Exit::bad_usage, error.what());
+  }
+  if (list_only) {
+    list(steps);
+    return std::nullopt;
+  }
+
+  const Step& step = choose_step(steps, device, gpu_answers);
+  options.step = &step;
+  options.device = step.device;
+  options.kernels = choose_kernels(step, kernel);
+  options.init = value_of(init, inits);
+  options.repeats = repeats.value_or(default_repeats(step.device));
+  if (options.count && step.device == Device::gpu)
+    throw Refusal(Exit::bad_usage,
+                  "--count: a GPU does not count accesses; use --device emulator");
+  if (options.count && step.device == Device::cpu && !built_for(steps, Device::emulator))
+    throw Refusal(Exit::bad_usage,
+                  "--count: this build has no emulator; configure with -DGEMM_EMULATOR=ON");
+  for (const std::string& flag : options.benchmark_flags)
+    if (flag.starts_with("--benchmark_out") || flag.starts_with("--benchmark_format"))
+      throw Refusal(Exit::bad_usage, fmt::format("{}: use --json FILE, which keeps every size",
+                                                 flag));
+
+  if (m && n && k) {
+    if (size || !sizes.empty())
+      throw Refusal(Exit::bad_usage,
+                    "--m, --n and --k leave nothing for --size or --sizes to say: drop one of them");
+    options.shapes = {{*m, *n, *k}};
+    return options;
+  }
+  const std::vector<int> base = !sizes.empty() ? parse_sizes(sizes)
+                                : size         ? std::vector{*size}
+                                               : default_sizes(step);
+  for (const int s : base) options.shapes.push_back({m.value_or(s), n.value_or(s), k.value_or(s)});
+  return options;
+}
+
+}  // namespace gemm

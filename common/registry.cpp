@@ -1,0 +1,32 @@
+#include <algorithm>
+#include <stdexcept>
+#include <tuple>
+
+#include "common/gemm.hpp"
+
+namespace gemm {
+namespace {
+
+// A function-local static, because steps register themselves before main in no fixed order.
+std::vector<Step>& registry() {
+  static std::vector<Step> all;
+  return all;
+}
+
+auto order(const Step& step) { return std::tie(step.name, step.device); }
+
+}  // namespace
+
+Register::Register(Step step) {
+  auto& all = registry();
+  const auto at = std::lower_bound(all.begin(), all.end(), step, [](const Step& a, const Step& b) {
+    return order(a) < order(b);
+  });
+  if (at != all.end() && order(*at) == order(step))
+    throw std::logic_error("step " + step.name + " is registered twice");
+  all.insert(at, std::move(step));
+}
+
+const std::vector<Step>& steps() { return registry(); }
+
+}  // namespace gemm

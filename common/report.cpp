@@ -1,0 +1,268 @@
+#include "common/report.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <new>
+
+#include "common/model/roofline.hpp"
+#include "common/model/traffic.hpp"
+#include "common/timing.hpp"
+
+namespace gemm {
+namespace {
+
+using Line = std::vector<std::string>;
+
+// Columns as wide as their widest cell; the first and the last are words, the others numbers. A
+// line of two cells, under wider ones, is a name and a remark.
+void print_table(const std::vector<Line>& lines) {
+  std::vector<std::size_t> widths(lines.front().size());
+  for (const Line& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i)
+      if (i == 0 || line.size() == widths.size()) widths[i] = std::max(widths[i], line[i].size());
+  for (const Line& line : lines) {
+    const bool remark = line.size() < widths.size();
+    fmt::print("  {:<{}}", line.front(), widths.front());
+    for (std::size_t i = 1; i < line.size(); ++i)
+      if (remark || i + 1 == line.size())
+        fmt::print("  {}", line[i]);
+      else
+        fmt::print("  {:>{}}", line[i], widths[i]);
+    fmt::print("\n");
+  }
+}
+
+std::string show_seconds(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.2f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+
+std::string show_bytes(double bytes) {
+  if (bytes < 1e6) return fmt::format("{:.1f} kB", bytes / 1e3);
+  if (bytes < 1e9) return fmt::format("{:.1f} MB", bytes / 1e6);
+  return fmt::format("{:.1f} GB", bytes / 1e9);
+}
+
+std::string show_ratio(double above, double below, int digits = 2) {
+  return below > 0 ? fmt::format("{:.{}f}", above / below, digits) : "-";
+}
+
+double global_bytes(const Traffic& traffic) {
+  return static_cast<double>(traffic.global_loaded + traffic.global_stored);
+}
+
+double shared_bytes(const Traffic& traffic) {
+  return static_cast<double>(traffic.shared_loaded + traffic.shared_stored);
+}
+
+Traffic predicted(const Row& row) {
+  return row.kernel.traffic ? row.kernel.traffic(row.shape) : Traffic{};
+}
+
+std::string verdict_of(const Row& row) { return row.exact ? "verified (exact)" : "verified"; }
+
+bool is_simulated(const Row& row) { return row.counts && row.counts->accesses > 0; }
+
+void print_checks(const std::vector<Row>& rows) {
+  std::vector<Line> lines;
+  for (const Row& row : rows)
+    lines.push_back({row.kernel.name, row.well() ? verdict_of(row) : row.trouble});
+  print_table(lines);
+}
+
+void print_times(const std::vector<Row>& rows, const Machine& machine) {
+  const Row* peer = fastest_peer(rows);
+  std::vector<Line> lines = {{"kernel", "time", "spread", "GFLOP/s", "of peak", "x peer",
+                              "global FLOP/B", "shared FLOP/B", "bound by", "result"}};
+  for (const Row& row : rows) {
+    if (!row.well()) {
+      lines.push_back({row.kernel.name, row.trouble});
+      continue;
+    }
+    if (row.seconds.empty()) {
+      lines.push_back({row.kernel.name, verdict_of(row) + ", not timed"});
+      continue;
+    }
+    const double rate = flops_per_second(row), work = flops(row.shape);
+    const Traffic traffic = predicted(row);
+    lines.push_back({row.kernel.name, show_seconds(median(row.seconds)),
+                     fmt::format("{:.1f} %", 100 * spread(row.seconds)),
+                     fmt::format("{:.1f}", rate / 1e9),
+                     fmt::format("{} %", show_ratio(100 * rate, machine.peak_flops, 1)),
+                     peer ? show_ratio(rate, flops_per_second(*peer)) : "-",
+                     show_ratio(work, global_bytes(traffic)),
+                     show_ratio(work, shared_bytes(traffic)), roof_of(row, machine),
+                     verdict_of(row)});
+  }
+  print_table(lines);
+}
+
+std::string show_accesses(const WarpAccesses& loads, const WarpAccesses& stores) {
+  return fmt::format("{:.2f} {:.2f}", loads.pieces_per_request(), stores.pieces_per_request());
+}
+
+void print_counts(const std::vector<Row>& rows) {
+  std::vector<Line> lines = {{"kernel", "global FLOP/B", "shared FLOP/B", "as model",
+                              "sectors", "wavefronts", "barriers", "shared B", "occupancy",
+                              "result"}};
+  for (const Row& row : rows) {
+    if (!row.well() || !row.counts) {
+      lines.push_back({row.kernel.name, row.well() ? verdict_of(row) : row.trouble});
+      continue;
+    }
+    const Counts& counts = *row.counts;
+    const double work = flops(row.shape);
+    lines.push_back({row.kernel.name, show_ratio(work, global_bytes(counts.requested)),
+                     show_ratio(work, shared_bytes(counts.requested)),
+                     counts.requested == predicted(row) ? "yes" : "NO",
+                     show_accesses(counts.global_loads, counts.global_stores),
+                     show_accesses(counts.shared_loads, counts.shared_stores),
+                     fmt::format("{}", counts.barriers),
+                     fmt::format("{}", row.run.footprint.shared_bytes),
+                     row.occupancy ? fmt::format("{:.0f} %", 100 * row.occupancy->fraction) : "-",
+                     verdict_of(row)});
+  }
+  print_table(lines);
+  fmt::print("  sectors, wavefronts: mean of a warp's load, and of its store. Occupancy: of an sm_{}, "
+             "registers left out.\n",
+             modelled_capability);
+}
+
+void print_misses(const std::vector<Row>& rows) {
+  const auto first = std::find_if(rows.begin(), rows.end(), is_simulated);
+  Line head = {"kernel", "loads and stores"};
+  for (const CacheCount& cache : first->counts->caches) {
+    head.push_back(cache.name + " misses");
+    head.push_back("predicted");
+  }
+  head.push_back("");
+  std::vector<Line> lines = {head};
+  for (const Row& row : rows) {
+    if (!is_simulated(row)) continue;
+    Line line = {row.kernel.name, fmt::format("{}", row.counts->accesses)};
+    for (const CacheCount& cache : row.counts->caches) {
+      line.push_back(fmt::format("{}", cache.misses));
+      line.push_back(row.kernel.misses
+                         ? fmt::format("{:.0f}", row.kernel.misses(row.shape, cache.cache))
+                         : "-");
+    }
+    line.push_back(verdict_of(row));
+    lines.push_back(line);
+  }
+  fmt::print("  cache simulation:\n");
+  print_table(lines);
+}
+
+void print_ceilings(const Machine& machine) {
+  if (machine.peak_flops <= 0) return;
+  fmt::print("measured: FMA {:.1f} GFLOP/s", machine.peak_flops / 1e9);
+  if (machine.data_sheet_flops > 0)
+    fmt::print(" (data sheet {:.1f})", machine.data_sheet_flops / 1e9);
+  for (const MemoryLevel& level : machine.levels)
+    fmt::print(", {} {:.1f} GB/s", level.name, level.bytes_per_second / 1e9);
+  fmt::print("\n");
+}
+
+}  // namespace
+
+std::string roof_of(const Row& row, const Machine& machine) {
+  const Traffic traffic = predicted(row);
+  if (machine.levels.empty() || global_bytes(traffic) == 0) return "-";
+  const auto roof = [&](const MemoryLevel& level, double bytes) {
+    const double intensity =
+        bytes > 0 ? flops(row.shape) / bytes : std::numeric_limits<double>::infinity();
+    return Roof{level.name, level.bytes_per_second, intensity};
+  };
+  const bool has_shared = machine.levels.front().name == "shared";
+  std::vector<Roof> roofs = {
+      roof(machine.levels[has_shared], global_bytes(traffic)),
+      roof(machine.levels.back(), static_cast<double>(compulsory_bytes(row.shape)))};
+  if (has_shared) roofs.push_back(roof(machine.levels.front(), shared_bytes(traffic)));
+  return attainable(machine.peak_flops, roofs).bound;
+}
+
+Report::Report(const Options& options, const Machine& machine, const std::vector<Kernel>& peers)
+    : options_(options), machine_(machine) {
+  fmt::print("{}: {}\n", options.step->name, options.step->title);
+  fmt::print("{}; operands {}, caches {}, {} thread{}", machine.name, name_of(options.init),
+             options.cold ? "cold" : "warm", options.threads, options.threads == 1 ? "" : "s");
+  for (const Kernel& peer : peers) fmt::print("; peer {}", peer.name);
+  fmt::print("\n");
+  print_ceilings(machine);
+  if (options.device == Device::emulator)
+    fmt::print("The emulator counts what the source asks for; its times are not a GPU's.\n");
+  std::fflush(stdout);
+}
+
+void Report::progress(const std::string& doing) {
+  if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\033[K{}", doing);
+}
+
+void Report::clear_progress() { progress(""); }
+
+void Report::print(const std::vector<Row>& rows) const {
+  const auto [M, N, K] = rows.front().shape;
+  const double work = flops(rows.front().shape);
+  const auto compulsory = static_cast<double>(compulsory_bytes(rows.front().shape));
+  fmt::print("\nM={} N={} K={}: {:.3g} GFLOP; compulsory {}, so at most {} FLOP/byte\n", M, N, K,
+             work / 1e9, show_bytes(compulsory), show_ratio(work, compulsory, 1));
+
+  const auto same_trouble = [&](const Row& row) { return row.trouble == rows.front().trouble; };
+  if (!rows.front().well() && std::all_of(rows.begin(), rows.end(), same_trouble)) {
+    fmt::print("  {}\n", rows.front().trouble);
+    return;
+  }
+  if (options_.check_only)
+    print_checks(rows);
+  else if (options_.device != Device::emulator)
+    print_times(rows, machine_);
+  else if (std::none_of(rows.begin(), rows.end(), is_simulated))
+    print_counts(rows);
+  if (std::any_of(rows.begin(), rows.end(), is_simulated)) print_misses(rows);
+}
+
+void Report::add(const std::vector<Row>& rows) {
+  clear_progress();
+  print(rows);
+  std::fflush(stdout);
+  for (const Row& row : rows) {
+    if (row.well())
+      any_ran_ |= !row.is_peer();
+    else
+      exits_.push_back(row.exit);
+  }
+}
+
+Exit Report::exit_code() const {
+  const auto seen = [&](Exit code) {
+    return std::find(exits_.begin(), exits_.end(), code) != exits_.end();
+  };
+  for (const Exit code : {Exit::wrong_result, Exit::device_error, Exit::impossible_rate})
+    if (seen(code)) return code;
+  if (any_ran_) return Exit::ok;
+  return seen(Exit::no_memory) ? Exit::no_memory : Exit::unsupported;
+}
+
+int run_program(const std::string& name, const std::function<Exit()>& body) {
+  const auto stop = [&](Exit code, const char* line) {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}: {}\n", name, line);
+    return static_cast<int>(code);
+  };
+  try {
+    return static_cast<int>(body());
+  } catch (const Refusal& refusal) {
+    return stop(refusal.code, refusal.what());
+  } catch (const std::bad_alloc&) {
+    return stop(Exit::no_memory, "out of memory: choose a smaller size");
+  } catch (const std::exception& error) {
+    return stop(Exit::device_error, error.what());
+  }
+}
+
+}  // namespace gemm

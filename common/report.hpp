@@ -1,0 +1,47 @@
+// What a step prints: a heading, a table for each shape, and the exit code they add up to.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/machine.hpp"
+#include "common/options.hpp"
+#include "common/row.hpp"
+
+namespace gemm {
+
+/// The measured roof that binds a row: "arithmetic", or a level of memory. Bytes that the code asks
+/// for meet the nearest level of their kind, the compulsory bytes meet memory. "-" where unknown.
+std::string roof_of(const Row& row, const Machine& machine);
+
+/// Writes to standard output, and while measuring to standard error if that is a terminal.
+class Report {
+ public:
+  /// Prints the heading.
+  Report(const Options& options, const Machine& machine, const std::vector<Kernel>& peers);
+
+  /// Shows what is going on until the next line is printed.
+  void progress(const std::string& doing);
+
+  /// Prints the table of a shape.
+  void add(const std::vector<Row>& rows);
+
+  /// ok when something ran and everything that ran was right; else the gravest row's code.
+  Exit exit_code() const;
+
+ private:
+  void print(const std::vector<Row>& rows) const;
+  void clear_progress();
+
+  const Options& options_;
+  const Machine& machine_;
+  std::vector<Exit> exits_;
+  bool any_ran_ = false;
+};
+
+/// Runs the body of main. A Refusal becomes one line on standard error and its exit code.
+int run_program(const std::string& name, const std::function<Exit()>& body);
+
+}  // namespace gemm

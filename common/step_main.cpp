@@ -1,0 +1,36 @@
+// The one main of every step: its kernels have registered themselves, the rest is here.
+#include "common/options.hpp"
+#include "common/peers/peers.hpp"
+#include "common/report.hpp"
+#include "common/timing.hpp"
+
+using namespace gemm;
+
+int main(int argc, char** argv) {
+  return run_program(argv[0], [&] {
+    const auto options = parse({argv + 1, argv + argc}, steps());
+    if (!options) return Exit::ok;  // --help or --list has been answered
+
+    JsonFile json(options->json);
+    const auto backend = open_backend(options->device);
+    const auto peers = find_peers(options->device, options->peers, options->threads);
+    const Machine machine = options->check_only ? describe_machine(*backend)
+                                                : measure_machine(*backend, options->threads);
+    Timer timer(*options, machine, json);
+    Report report(*options, machine, peers);
+
+    for (const Shape shape : options->shapes) {
+      std::vector<Row> rows = rows_of(*options, peers, shape, *backend);
+      attempt(rows, [&] {
+        check_exact(rows, *backend, options->threads);
+        Operands operands(*backend, shape, options->init);
+        check(rows, *backend, operands, options->threads);
+        if (options->count) count(rows, steps());
+        if (options->check_only) return;
+        timer.measure(rows, *backend, [&](const std::string& doing) { report.progress(doing); });
+      });
+      report.add(rows);
+    }
+    return report.exit_code();
+  });
+}

@@ -1,0 +1,281 @@
+#include "common/timing.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "common/model/traffic.hpp"
+
+namespace gemm {
+namespace {
+
+// Measured ceilings are the best of a few short windows; clocks drift by less than this.
+constexpr double tolerance = 1.05;
+
+// The quantile of sorted values, between neighbours by linear interpolation.
+double quantile(const std::vector<double>& sorted, double fraction) {
+  const double at = fraction * (sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const auto above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - below) * (sorted[above] - sorted[below]);
+}
+
+std::string name_of(const Row& row) {
+  const auto [M, N, K] = row.shape;
+  return fmt::format("{}/{}/{}x{}x{}", row.step, row.kernel.name, M, N, K);
+}
+
+// Launches back to back that make one repetition long beside the clock's own error. The run that
+// finds out is the warm-up too.
+int launches_for(const Row& row, Backend& backend, bool cold) {
+  if (backend.device() == Device::emulator) return 1;
+  const double once = backend.seconds(row.run, 1, false);
+  const double wanted = backend.device() == Device::gpu ? 2e-3 : 10e-3;
+  return cold ? 1 : static_cast<int>(std::clamp(std::ceil(wanted / once), 1.0, 1e4));
+}
+
+// Keeps what Google Benchmark measured, and prints nothing.
+class Collector : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& report) override {
+    runs.insert(runs.end(), report.begin(), report.end());
+  }
+  JsonFile::Runs runs;
+};
+
+std::string label_of(const Row& row) { return row.exact ? "verified (exact)" : "verified"; }
+
+// The flags that Google Benchmark starts from; what the user passes comes later and wins.
+void initialize(const Options& options) {
+  std::vector<std::string> words = {options.step->name,
+                                    "--benchmark_enable_random_interleaving=true",
+                                    fmt::format("--benchmark_repetitions={}", options.repeats)};
+  words.insert(words.end(), options.benchmark_flags.begin(), options.benchmark_flags.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  int count = static_cast<int>(arguments.size());
+  arguments.push_back(nullptr);
+  benchmark::Initialize(&count, arguments.data());
+  if (count > 1)
+    throw Refusal(Exit::bad_usage, fmt::format("{}: Google Benchmark knows no such flag",
+                                               arguments[1]));
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return quantile(values, 0.5);
+}
+
+double spread(std::vector<double> values) {
+  if (values.size() < 2) return 0;
+  std::sort(values.begin(), values.end());
+  return (quantile(values, 0.75) - quantile(values, 0.25)) / quantile(values, 0.5);
+}
+
+double flops_per_second(const Row& row) {
+  const double seconds = median(row.seconds);
+  return seconds > 0 ? flops(row.shape) / seconds : 0;
+}
+
+const Row* fastest_peer(const std::vector<Row>& rows) {
+  const Row* fastest = nullptr;
+  for (const Row& row : rows)
+    if (row.is_peer() && row.well() && flops_per_second(row) > 0 &&
+        (!fastest || flops_per_second(row) > flops_per_second(*fastest)))
+      fastest = &row;
+  return fastest;
+}
+
+std::string impossible(const Row& row, const Machine& machine) {
+  const double rate = flops_per_second(row);
+  if (machine.peak_flops > 0 && rate > tolerance * machine.peak_flops)
+    return fmt::format("{:.1f} GFLOP/s is above the measured peak of {:.1f}: the time is wrong",
+                       rate / 1e9, machine.peak_flops / 1e9);
+  if (machine.levels.empty() || row.seconds.empty()) return {};
+  // What may lie in caches from the run before does not have to come from memory.
+  double cached = 0;
+  for (const MemoryLevel& level : machine.levels) cached += static_cast<double>(level.bytes);
+  const double memory_rate = (compulsory_bytes(row.shape) - cached) / median(row.seconds);
+  const double ceiling = machine.levels.back().bytes_per_second;
+  if (ceiling > 0 && memory_rate > tolerance * ceiling)
+    return fmt::format("{:.1f} GB/s out of memory is above the measured {:.1f}: the time is wrong",
+                       memory_rate / 1e9, ceiling / 1e9);
+  return {};
+}
+
+std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Machine& machine) {
+  std::vector<std::pair<std::string, double>> counters;
+  const auto add = [&](const std::string& name, auto value) {
+    counters.emplace_back(name, static_cast<double>(value));
+  };
+  const auto [M, N, K] = row.shape;
+  const Tile& tile = row.kernel.tile;
+  add("M", M), add("N", N), add("K", K);
+  add("BM", tile.BM), add("BN", tile.BN), add("BK", tile.BK), add("TM", tile.TM),
+      add("TN", tile.TN);
+  add("peak_gflops", machine.peak_flops / 1e9);
+  add("compulsory_bytes", compulsory_bytes(row.shape));
+  if (row.kernel.traffic) {
+    const Traffic traffic = row.kernel.traffic(row.shape);
+    add("global_loaded", traffic.global_loaded), add("global_stored", traffic.global_stored);
+    add("shared_loaded", traffic.shared_loaded), add("shared_stored", traffic.shared_stored);
+  }
+  add("threads", row.run.footprint.threads);
+  add("registers", row.run.footprint.registers);
+  add("shared_bytes", row.run.footprint.shared_bytes);
+  if (row.occupancy) add("occupancy", row.occupancy->fraction);
+  if (!row.counts) return counters;
+
+  const Counts& counts = *row.counts;
+  if (counts.accesses > 0) {
+    add("accesses", counts.accesses);
+    for (const CacheCount& cache : counts.caches) {
+      add("simulated_misses_" + cache.name, cache.misses);
+      if (row.kernel.misses)
+        add("predicted_misses_" + cache.name, row.kernel.misses(row.shape, cache.cache));
+    }
+    return counters;
+  }
+  add("counted_global_loaded", counts.requested.global_loaded);
+  add("counted_global_stored", counts.requested.global_stored);
+  add("counted_shared_loaded", counts.requested.shared_loaded);
+  add("counted_shared_stored", counts.requested.shared_stored);
+  const auto add_requests = [&](const std::string& kind, const char* pieces,
+                                const WarpAccesses& accesses) {
+    add(kind + "_requests", accesses.requests);
+    add(kind + pieces, accesses.pieces);
+  };
+  add_requests("global_load", "_sectors", counts.global_loads);
+  add_requests("global_store", "_sectors", counts.global_stores);
+  add_requests("shared_load", "_wavefronts", counts.shared_loads);
+  add_requests("shared_store", "_wavefronts", counts.shared_stores);
+  add("barriers", counts.barriers);
+  return counters;
+}
+
+JsonFile::JsonFile(std::string path) : path_(std::move(path)), beside_(path_ + ".part") {
+  if (path_.empty()) return;
+  if (std::filesystem::is_directory(path_) || !std::ofstream(beside_))
+    throw Refusal(Exit::cannot_write,
+                  fmt::format("--json {}: cannot be written; name a file in a directory that exists "
+                              "and is yours",
+                              path_));
+  std::filesystem::remove(beside_);
+}
+
+void JsonFile::add(const Runs& runs) {
+  if (path_.empty() || runs.empty()) return;
+  runs_.insert(runs_.end(), runs.begin(), runs.end());
+  {
+    std::ofstream file(beside_);
+    benchmark::JSONReporter reporter;
+    reporter.SetOutputStream(&file);
+    reporter.ReportContext({});
+    reporter.ReportRuns(runs_);
+    reporter.Finalize();
+    if (!file.flush())
+      throw Refusal(Exit::cannot_write, fmt::format("--json {}: the disk is full?", path_));
+  }
+  std::error_code error;
+  std::filesystem::rename(beside_, path_, error);
+  if (error)
+    throw Refusal(Exit::cannot_write, fmt::format("--json {}: {}", path_, error.message()));
+}
+
+std::vector<std::pair<std::string, std::string>> context_of(const Options& options,
+                                                            const Machine& machine) {
+  std::vector<std::pair<std::string, std::string>> context = {
+      {"step", options.step->name},
+      {"device", name_of(options.device)},
+      {"machine", machine.name},
+      {"init", name_of(options.init)},
+      {"cache", options.cold ? "cold" : "warm"},
+      {"threads", std::to_string(options.threads)},
+      {"peak_flops", fmt::format("{}", machine.peak_flops)},
+      {"data_sheet_flops", fmt::format("{}", machine.data_sheet_flops)}};
+  for (std::size_t i = 0; i < machine.levels.size(); ++i) {
+    const MemoryLevel& level = machine.levels[i];
+    const std::string key = fmt::format("level_{}_", i);
+    context.emplace_back(key + "name", level.name);
+    context.emplace_back(key + "bytes", fmt::format("{}", level.bytes));
+    context.emplace_back(key + "bytes_per_second", fmt::format("{}", level.bytes_per_second));
+  }
+  context.insert(context.end(), machine.facts.begin(), machine.facts.end());
+  return context;
+}
+
+Timer::Timer(const Options& options, const Machine& machine, JsonFile& json)
+    : options_(options), machine_(machine), json_(json) {
+  initialize(options);
+  for (const auto& [key, value] : context_of(options, machine))
+    benchmark::AddCustomContext(key, value);
+}
+
+void Timer::measure(std::vector<Row>& rows, Backend& backend,
+                    const std::function<void(const std::string&)>& say) {
+  const Pulse before = read_pulse(backend.device());
+  std::map<std::string, Row*> registered;
+  for (Row& row : rows) {
+    if (!row.well()) continue;
+    say("calibrating " + name_of(row));
+    const int launches = launches_for(row, backend, options_.cold);
+    registered[name_of(row)] = &row;
+    benchmark::RegisterBenchmark(
+        name_of(row).c_str(),
+        [&, launches](benchmark::State& state) {
+          say(fmt::format("measuring {}, repetition {}", name_of(row), row.seconds.size() + 1));
+          for (auto _ : state) {
+            try {
+              row.seconds.push_back(backend.seconds(row.run, launches, options_.cold));
+              state.SetIterationTime(row.seconds.back());
+            } catch (const Refusal& refusal) {
+              row.fail(refusal.code, refusal.what());
+              state.SkipWithError(refusal.what());
+              return;
+            }
+          }
+          if (backend.device() != Device::emulator)
+            state.counters["gflops"] = flops(row.shape) / row.seconds.back() / 1e9;
+          for (const auto& [name, value] : counters_of(row, machine_)) state.counters[name] = value;
+          state.SetLabel(label_of(row));
+        })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMillisecond);
+  }
+  Collector collector;
+  benchmark::RunSpecifiedBenchmarks(&collector);
+  benchmark::ClearRegisteredBenchmarks();
+  const Pulse after = read_pulse(backend.device());
+
+  for (Row& row : rows)
+    if (const std::string why = impossible(row, machine_); row.well() && !why.empty())
+      row.fail(Exit::impossible_rate, why);
+
+  const Row* peer = fastest_peer(rows);
+  JsonFile::Runs records;
+  for (auto& run : collector.runs) {
+    const Row& row = *registered.at(run.run_name.function_name);
+    if (!row.well()) continue;
+    if (peer) run.counters["ratio_to_peer"] = flops_per_second(row) / flops_per_second(*peer);
+    const auto sensed = [&](const char* name, double value) {
+      if (value > 0) run.counters[name] = value;
+    };
+    sensed("clock_mhz_before", before.clock_mhz);
+    sensed("clock_mhz_after", after.clock_mhz);
+    sensed("watts_after", after.watts);
+    sensed("celsius_after", after.celsius);
+    records.push_back(run);
+  }
+  json_.add(records);
+}
+
+}  // namespace gemm

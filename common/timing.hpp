@@ -1,0 +1,76 @@
+// Time, through Google Benchmark with manual time: rows alternate in one process on the same
+// operands, so that their ratio is worth more than either time.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/backend.hpp"
+#include "common/machine.hpp"
+#include "common/options.hpp"
+#include "common/row.hpp"
+
+namespace gemm {
+
+double median(std::vector<double> values);
+
+/// Distance between the quartiles, as a fraction of the median; 0 of fewer than two values.
+double spread(std::vector<double> values);
+
+/// 2MNK over the median time; 0 of a row that was not timed.
+double flops_per_second(const Row& row);
+
+/// The fastest peer of a table, or null.
+const Row* fastest_peer(const std::vector<Row>& rows);
+
+/// Why no machine with these ceilings can be that fast, or nothing: FLOP/s above the measured peak,
+/// or bytes that no cache can have held faster than memory was seen to give them, by more than 5 %.
+std::string impossible(const Row& row, const Machine& machine);
+
+/// Everything a result says of a row besides its time, by name; README and plots use the same names.
+std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Machine& machine);
+
+/// Results in Google Benchmark's JSON. The file is written whole after every shape, beside its
+/// place, and then moved there: an interrupt loses nothing that was measured.
+class JsonFile {
+ public:
+  using Runs = std::vector<benchmark::BenchmarkReporter::Run>;
+
+  /// Throws Refusal(cannot_write) now rather than after an hour of measuring.
+  explicit JsonFile(std::string path);
+
+  /// Throws Refusal(cannot_write).
+  void add(const Runs& runs);
+
+ private:
+  std::string path_, beside_;
+  Runs runs_;
+};
+
+/// Settings, ceilings and facts as the context of a JSON file, in order.
+std::vector<std::pair<std::string, std::string>> context_of(const Options& options,
+                                                            const Machine& machine);
+
+/// Times rows, one shape after the other. A program has one, because Google Benchmark's settings
+/// and context are global.
+class Timer {
+ public:
+  /// Throws Refusal(bad_usage) for a --benchmark_ flag that Google Benchmark does not know.
+  Timer(const Options& options, const Machine& machine, JsonFile& json);
+
+  /// Times every row that is well, in random order, and writes the JSON. A row with an impossible
+  /// rate fails and leaves no record. `say` is told what is going on.
+  void measure(std::vector<Row>& rows, Backend& backend,
+               const std::function<void(const std::string&)>& say);
+
+ private:
+  const Options& options_;
+  const Machine& machine_;
+  JsonFile& json_;
+};
+
+}  // namespace gemm

@@ -1,0 +1,443 @@
+#include "common/verify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+#include <string_view>
+
+#include "common/error.hpp"
+
+#ifdef __FAST_MATH__
+#error "the checker must see NaN: build it without -ffast-math"
+#endif
+
+namespace gemm {
+namespace {
+
+using Index = std::int64_t;
+
+// Matrices are made, fetched and compared in pieces of this size, so that no size is too big for
+// the host.
+constexpr Index slab_bytes = Index{64} << 20;
+constexpr Index cached_reference_bytes = Index{2} << 30;
+
+// Fewer elements than this are done before other threads have woken up.
+constexpr Index worth_threads = 1 << 16;
+
+constexpr double unit_roundoff = 0x1p-24;
+constexpr double exact_limit = 0x1p24;
+
+// Guard words before and after an array are NaN with their number in the low bits; 4 KiB keep the
+// array as aligned as the allocation.
+constexpr std::size_t guard_words = 1024;
+constexpr std::uint32_t guard_tag = 0x7FE50000;
+constexpr unsigned char poison_byte = 0xFF;
+const float poison_value = std::bit_cast<float>(0xFFFFFFFFu);
+
+const std::vector<std::uint32_t>& guard() {
+  static const std::vector<std::uint32_t> words = [] {
+    std::vector<std::uint32_t> tagged(guard_words);
+    for (std::size_t i = 0; i < guard_words; ++i) tagged[i] = guard_tag | i;
+    return tagged;
+  }();
+  return words;
+}
+
+// The finaliser of splitmix64: neighbouring inputs give unrelated outputs.
+std::uint64_t scramble(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+// Two random words become two entries of a matrix.
+struct Pair {
+  float first, second;
+};
+
+Pair entries(Init init, int radius, std::uint64_t random) {
+  const std::uint32_t high = random >> 32, low = static_cast<std::uint32_t>(random);
+  switch (init) {
+    case Init::integers: {
+      const auto integer = [&](std::uint64_t word) {
+        return static_cast<float>(static_cast<int>(word * (2 * radius + 1) >> 32) - radius);
+      };
+      return {integer(high), integer(low)};
+    }
+    case Init::uniform: {
+      const auto real = [](std::uint32_t word) { return (word >> 8) * 0x1p-23f - 1; };
+      return {real(high), real(low)};
+    }
+    case Init::normal: {  // Box and Muller, Ann. Math. Statist. 29, 1958
+      const float length = std::sqrt(-2 * std::log(((high >> 8) + 0.5f) * 0x1p-24f));
+      const float angle = 2 * std::numbers::pi_v<float> * ((low >> 8) * 0x1p-24f);
+      return {length * std::cos(angle), length * std::sin(angle)};
+    }
+    case Init::zeros:
+      break;
+  }
+  return {0, 0};
+}
+
+// A row-major matrix in device memory between its guards. Contents are a function of init, seed,
+// row and column, so that they can be made again instead of being kept.
+class Matrix {
+ public:
+  Matrix(Backend& backend, char name, Index rows, Index cols, Index ld, Init init, int radius)
+      : name(name),
+        rows(rows),
+        cols(cols),
+        ld(ld ? ld : cols),
+        backend_(backend),
+        init_(init),
+        radius_(radius),
+        guard_bytes_(backend.checks_bounds() ? 0 : guard_words * sizeof(float)),
+        buffer_(backend, 2 * guard_bytes_ + bytes()) {
+    if (this->ld < cols)
+      throw Refusal(Exit::bad_usage, fmt::format("ld{} = {} is less than the {} columns of {}",
+                                                 char(name + 'a' - 'A'), this->ld, cols, name));
+    write_guards();
+  }
+
+  const char name;
+  const Index rows, cols, ld;
+
+  float* data() const { return reinterpret_cast<float*>(start() + guard_bytes_); }
+
+  void poison() { backend_.fill(data(), poison_byte, bytes()); }
+
+  /// Writes the entries that `rows_from` gives.
+  void write_entries() {
+    for_each_slab([&](Index row0, Index count) {
+      const std::vector<float> slab = entries_of(row0, count);
+      backend_.upload(data() + row0 * ld, slab.data(), slab.size() * sizeof(float));
+      return true;
+    });
+  }
+
+  void write_guards() {
+    backend_.upload(start(), guard().data(), guard_bytes_);
+    backend_.upload(start() + guard_bytes_ + bytes(), guard().data(), guard_bytes_);
+  }
+
+  /// Calls body(row0, count) for consecutive groups of rows until it returns false.
+  template <typename Body>
+  void for_each_slab(Body body) const {
+    const Index step = std::max<Index>(1, slab_bytes / (sizeof(double) * std::max<Index>(ld, 1)));
+    for (Index row0 = 0; row0 < rows; row0 += step)
+      if (!body(row0, std::min(step, rows - row0))) return;
+  }
+
+  /// The entries of some rows as they were written, NaN in the gap between cols and ld.
+  std::vector<float> entries_of(Index row0, Index count) const {
+    std::vector<float> slab(count * ld);
+#pragma omp parallel for schedule(static) if (count * ld > worth_threads)
+    for (Index r = 0; r < count; ++r) {
+      float* row = slab.data() + r * ld;
+      const std::uint64_t key = scramble(scramble(name) + row0 + r);
+      for (Index c = 0; c < cols; c += 2) {
+        const Pair pair = entries(init_, radius_, scramble(key + c * 0x9E3779B97F4A7C15));
+        row[c] = pair.first;
+        if (c + 1 < cols) row[c + 1] = pair.second;
+      }
+      std::fill(row + cols, row + ld, poison_value);
+    }
+    return slab;
+  }
+
+  std::vector<float> fetch(Index row0, Index count) const {
+    std::vector<float> slab(count * ld);
+    backend_.download(slab.data(), data() + row0 * ld, slab.size() * sizeof(float));
+    return slab;
+  }
+
+  /// What has been written around the matrix: one line, empty for nothing.
+  std::string damage_around() const {
+    std::vector<std::uint32_t> words(guard_bytes_ / sizeof(float));
+    for (const bool after : {false, true}) {
+      backend_.download(words.data(), after ? start() + guard_bytes_ + bytes() : start(),
+                        guard_bytes_);
+      const auto wrong = std::mismatch(words.begin(), words.end(), guard().begin()).first;
+      if (wrong != words.end())
+        return fmt::format("wrote outside {}, {} floats {}", name,
+                           after ? wrong - words.begin() + 1 : words.end() - wrong,
+                           after ? "after its end" : "before its start");
+    }
+    return {};
+  }
+
+  /// What has been written into a matrix that is only to be read: one line, empty for nothing.
+  std::string damage_inside() const {
+    std::string damage;
+    for_each_slab([&](Index row0, Index count) {
+      const std::vector<float> found = fetch(row0, count), written = entries_of(row0, count);
+      if (std::memcmp(found.data(), written.data(), found.size() * sizeof(float)) == 0) return true;
+      Index at = 0;
+      while (std::bit_cast<std::uint32_t>(found[at]) == std::bit_cast<std::uint32_t>(written[at]))
+        ++at;
+      damage = fmt::format("wrote into {}, at [{},{}]", name, row0 + at / ld, at % ld);
+      return false;
+    });
+    return damage;
+  }
+
+ private:
+  std::size_t bytes() const { return rows * ld * sizeof(float); }
+  char* start() const { return static_cast<char*>(buffer_.get()); }
+
+  Backend& backend_;
+  const Init init_;
+  const int radius_;
+  const std::size_t guard_bytes_;
+  Buffer buffer_;
+};
+
+// The largest r up to 3 for which |alpha| r r K + |beta| r stays below 2^24.
+int integer_radius(int K, const BlasTerms& terms) {
+  for (int r = 3; r > 0; --r)
+    if (std::fabs(terms.alpha) * r * r * K + std::fabs(terms.beta) * r < exact_limit) return r;
+  throw Refusal(Exit::unsupported,
+                fmt::format("integers do not stay exact in fp32 at K = {}: use --init uniform", K));
+}
+
+bool is_integer(float x) { return x == std::trunc(x); }
+
+}  // namespace
+
+std::string name_of(Init init) {
+  switch (init) {
+    case Init::integers:
+      return "int";
+    case Init::uniform:
+      return "uniform";
+    case Init::normal:
+      return "normal";
+    case Init::zeros:
+      return "zeros";
+  }
+  return {};
+}
+
+struct Operands::Parts {
+  Parts(Backend& backend, Shape s, Init init, const BlasTerms& terms)
+      : init(init),
+        radius(init == Init::integers ? integer_radius(s.K, terms) : 0),
+        A(backend, 'A', s.M, s.K, terms.lda, init, radius),
+        B(backend, 'B', s.K, s.N, terms.ldb, init, radius),
+        C(backend, 'C', s.M, s.N, terms.ldc, init, radius),
+        problem{.shape = s,
+                .A = A.data(),
+                .B = B.data(),
+                .C = C.data(),
+                .lda = A.ld,
+                .ldb = B.ld,
+                .ldc = C.ld,
+                .alpha = terms.alpha,
+                .beta = terms.beta} {
+    write_inputs();
+  }
+
+  void write_inputs() {
+    A.write_entries();
+    B.write_entries();
+  }
+
+  bool exact() const {
+    return init == Init::zeros ||
+           (init == Init::integers && is_integer(problem.alpha) && is_integer(problem.beta));
+  }
+
+  // What the run wrote where it must not; everything is put back for the next run.
+  std::string damage() {
+    std::string found;
+    for (Matrix* matrix : {&A, &B, &C}) {
+      if (found.empty()) found = matrix->damage_around();
+      if (found.empty() && matrix != &C) found = matrix->damage_inside();
+    }
+    if (!found.empty()) {
+      for (Matrix* matrix : {&A, &B, &C}) matrix->write_guards();
+      write_inputs();
+    }
+    return found;
+  }
+
+  const Init init;
+  const int radius;
+  Matrix A, B, C;
+  const Problem problem;
+};
+
+Operands::Operands(Backend& backend, Shape shape, Init init, BlasTerms terms)
+    : parts_(std::make_unique<Parts>(backend, shape, init, terms)) {
+  poison();
+}
+
+Operands::~Operands() = default;
+
+const Problem& Operands::problem() const { return parts_->problem; }
+
+void Operands::poison() {
+  if (parts_->problem.beta == 0)
+    parts_->C.poison();
+  else
+    parts_->C.write_entries();
+}
+
+namespace {
+
+// The fp64 answer, kept whole where it fits, else made again for each slab.
+class Reference {
+ public:
+  Reference(Backend& backend, const Problem& problem, bool with_magnitude)
+      : backend_(backend), problem_(problem), with_magnitude_(with_magnitude) {
+    const auto [M, N, K] = problem.shape;
+    whole_ =
+        Index{M} * N * Index(sizeof(double)) * (with_magnitude ? 2 : 1) < cached_reference_bytes;
+  }
+
+  struct Rows {
+    const double *product, *magnitude;
+  };
+
+  Rows rows(Index row0, Index count) {
+    const Index N = problem_.shape.N;
+    if (!whole_) {
+      compute(row0, count);
+      return {product_.data(), magnitude_.data()};
+    }
+    if (product_.empty()) compute(0, problem_.shape.M);
+    return {product_.data() + row0 * N, magnitude_.data() + (with_magnitude_ ? row0 * N : 0)};
+  }
+
+ private:
+  void compute(Index row0, Index count) {
+    product_.resize(count * problem_.shape.N);
+    if (with_magnitude_) magnitude_.resize(product_.size());
+    backend_.reference(problem_, row0, count, product_.data(),
+                       with_magnitude_ ? magnitude_.data() : nullptr);
+  }
+
+  Backend& backend_;
+  const Problem& problem_;
+  const bool with_magnitude_;
+  bool whole_;
+  std::vector<double> product_, magnitude_;
+};
+
+// What the comparison of a whole matrix comes to.
+struct Comparison {
+  Index wrong = 0;
+  double worst = 0;
+  std::string first;  // describes the first wrong element
+};
+
+// How one element is to be judged.
+struct Expected {
+  double value, bound;
+  bool met_by(float c) const { return std::fabs(c - value) <= bound; }  // false for NaN
+};
+
+}  // namespace
+
+struct Verifier::Parts {
+  Parts(Backend& backend, Operands& operands)
+      : backend(backend),
+        operands(operands),
+        reference(backend, operands.problem(), !operands.parts_->exact()) {}
+
+  Backend& backend;
+  Operands& operands;
+  Reference reference;
+
+  void compare(Index row0, Index count, Comparison& result);
+};
+
+Verifier::Verifier(Backend& backend, Operands& operands)
+    : parts_(std::make_unique<Parts>(backend, operands)) {}
+
+Verifier::~Verifier() = default;
+
+void Verifier::Parts::compare(Index row0, Index count, Comparison& result) {
+  const Problem& p = operands.problem();
+  const Matrix& C = operands.parts_->C;
+  const bool exact = operands.parts_->exact();
+  const double alpha = p.alpha, beta = p.beta, tolerance = 2 * std::sqrt(p.shape.K) + 4;
+
+  const std::vector<float> found = C.fetch(row0, count);
+  const std::vector<float> before =
+      beta != 0 ? C.entries_of(row0, count) : std::vector<float>(found.size(), poison_value);
+  const auto [product, magnitude] = reference.rows(row0, count);
+
+  // The error that a bound of 1 stands for: u * (|alpha||A||B| + |beta||C|).
+  const auto unit = [&](Index r, Index c) {
+    const double old = beta != 0 ? std::fabs(beta * before[r * C.ld + c]) : 0;
+    return exact ? 0 : unit_roundoff * (std::fabs(alpha) * magnitude[r * C.cols + c] + old);
+  };
+  const auto expected = [&](Index r, Index c) {
+    const double old = beta != 0 ? beta * before[r * C.ld + c] : 0;
+    return Expected{alpha * product[r * C.cols + c] + old, tolerance * unit(r, c)};
+  };
+  const auto untouched = [&](Index at) {
+    return std::bit_cast<std::uint32_t>(found[at]) == std::bit_cast<std::uint32_t>(before[at]);
+  };
+
+  Index wrong = 0, first = std::numeric_limits<Index>::max();
+  double worst = 0;
+#pragma omp parallel for schedule(static) if (count * C.ld > worth_threads) \
+    reduction(+ : wrong) reduction(min : first) reduction(max : worst)
+  for (Index r = 0; r < count; ++r)
+    for (Index c = 0; c < C.ld; ++c) {
+      const Index at = r * C.ld + c;
+      const bool inside = c < C.cols;
+      if (inside && !exact && unit(r, c) > 0)
+        worst = std::max(worst, std::fabs(found[at] - expected(r, c).value) / unit(r, c));
+      if (inside ? expected(r, c).met_by(found[at]) : untouched(at)) continue;
+      ++wrong;
+      first = std::min(first, at);
+    }
+
+  if (wrong > 0 && result.wrong == 0) {
+    const Index r = first / C.ld, c = first % C.ld;
+    if (c >= C.cols) {
+      result.first = fmt::format("wrote into the gap after row {} of C, at column {}", row0 + r, c);
+    } else {
+      const auto [value, bound] = expected(r, c);
+      const std::string want =
+          exact ? fmt::format("{}", value) : fmt::format("{:.9g} +- {:.1g}", value, bound);
+      const std::string got = beta == 0 && untouched(first) ? "still the NaN it was poisoned with"
+                                                            : fmt::format("{:.9g}", found[first]);
+      result.first = fmt::format("C[{},{}] is {}, expected {}", row0 + r, c, got, want);
+    }
+  }
+  result.wrong += wrong;
+  result.worst = std::max(result.worst, worst);
+}
+
+Verdict Verifier::check(const Run& run) {
+  Operands& operands = parts_->operands;
+  operands.poison();
+  parts_->backend.finish(run);
+
+  // Inputs first: the reference is made from them.
+  if (std::string damage = operands.parts_->damage(); !damage.empty())
+    return {.failure = std::move(damage)};
+
+  Comparison result;
+  const Matrix& C = operands.parts_->C;
+  C.for_each_slab([&](Index row0, Index count) {
+    parts_->compare(row0, count, result);
+    return true;
+  });
+  if (result.wrong > 0)
+    return {.failure = fmt::format("{} ({} of {} elements wrong)", result.first, result.wrong,
+                                   C.rows * C.cols),
+            .worst = result.worst};
+  return {.failure = {}, .exact = operands.parts_->exact(), .worst = result.worst};
+}
+
+}  // namespace gemm

@@ -1,0 +1,269 @@
+"""Results of the steps: Google Benchmark's JSON, read into one Row per kernel, shape and device."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Callable, Iterable, Optional
+
+Shape = tuple  # (M, N, K)
+
+NAME = re.compile(r"^(?P<step>[^/]+)/(?P<kernel>.+?)/(?P<M>\d+)x(?P<N>\d+)x(?P<K>\d+)(?:/|$)")
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+PEER = "peer"
+
+# Large enough for every idea to show. On the CPU no power of two, so that what one step gains over
+# another is not hidden behind conflict misses, which step 03 looks at by themselves.
+MAIN_SIZE = {"cpu": 1000, "gpu": 4096}
+
+
+class Missing(Exception):
+    """The results lack what a figure, table or value needs; the message says what."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of memory; bytes is 0 where it is unbounded."""
+
+    name: str
+    bytes: float
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine and settings of one result file. Levels: nearest first; 0: not measured."""
+
+    name: str
+    device: str
+    date: str
+    peak_flops: float
+    levels: tuple
+    facts: dict
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel at one shape on one device, over all its repetitions."""
+
+    step: str
+    kernel: str
+    shape: Shape
+    machine: Machine
+    label: str
+    seconds: tuple
+    rates: tuple  # GFLOP/s of each repetition
+    counters: dict  # medians over the repetitions
+
+    @property
+    def device(self) -> str:
+        return self.machine.device
+
+    @property
+    def gflops(self) -> float:
+        return statistics.median(self.rates)
+
+    @property
+    def spread(self) -> tuple:
+        """Distances from the median to the slowest and to the fastest repetition, in GFLOP/s."""
+        return self.gflops - min(self.rates), max(self.rates) - self.gflops
+
+    @property
+    def flops(self) -> float:
+        M, N, K = self.shape
+        return 2.0 * M * N * K
+
+    @property
+    def timed(self) -> bool:
+        """Whether the time is the machine's own: an emulator's is not, and it names no rate."""
+        return self.device != "emulator" and bool(self.rates)
+
+    def get(self, counter: str) -> Optional[float]:
+        return self.counters.get(counter)
+
+    def bytes(self, memory: str, prefix: str = "") -> float:
+        """Bytes loaded and stored, of "global" or "shared" memory.
+
+        prefix: "" for what the model predicts, "counted_" for what execution counted.
+        """
+        ways = ("loaded", "stored")
+        return sum(self.counters.get(f"{prefix}{memory}_{way}", 0.0) for way in ways)
+
+    def intensity(self, memory: str, prefix: str = "") -> Optional[float]:
+        """FLOP per byte requested of a memory; None where nothing was requested of it."""
+        requested = self.bytes(memory, prefix)
+        return self.flops / requested if requested else None
+
+    @property
+    def compulsory_intensity(self) -> float:
+        M, N, K = self.shape
+        return self.flops / (4.0 * (M * K + K * N + M * N))
+
+
+class Results:
+    """Every row of a directory of result files. `problems` names what could not be read."""
+
+    def __init__(self, directory: Path):
+        self.problems: list = []
+        rows: list = []
+        for path in sorted(Path(directory).glob("*.json")):
+            try:
+                rows += read_file(path)
+            except (ValueError, KeyError, TypeError) as error:
+                self.problems.append(f"{path.name}: {type(error).__name__}: {error}")
+        self.rows = merge_files(rows)
+        if not rows:
+            self.problems.append(f"{directory}: no result rows in *.json")
+
+    def select(self, keep: Callable[[Row], bool]) -> list:
+        return [row for row in self.rows if row.step != PEER and keep(row)]
+
+    def timed(self, device: str) -> list:
+        return self.select(lambda row: row.timed and row.device == device)
+
+    def devices(self) -> list:
+        """Devices with times of their own, CPU first."""
+        return sorted({row.device for row in self.rows if row.timed and row.step != PEER})
+
+    def peer_of(self, row: Row) -> Optional[Row]:
+        """The fastest peer that ran at this row's shape on this row's device."""
+        peers = [r for r in self.rows if r.step == PEER and r.timed]
+        peers = [r for r in peers if r.shape == row.shape and r.device == row.device]
+        same_run = [r for r in peers if r.machine is row.machine]
+        return max(same_run or peers, key=lambda r: r.gflops, default=None)
+
+    def x_peer(self, row: Row) -> Optional[float]:
+        """A row's rate over its peer's: of runs that alternated where there were such."""
+        peer = self.peer_of(row)
+        return (row.get("ratio_to_peer") or row.gflops / peer.gflops) if peer else None
+
+    def main_shape(self, device: str) -> Shape:
+        """The shape at which most steps of a device were timed.
+
+        Of several: the one that the course speaks of (MAIN_SIZE), else the largest.
+        """
+        shapes: dict = {}
+        for row in self.timed(device):
+            shapes.setdefault(row.shape, set()).add(row.step)
+        if not shapes:
+            raise Missing(f"no timed results on the {device}")
+        spoken_of = (MAIN_SIZE[device],) * 3
+        return max(shapes, key=lambda shape: (len(shapes[shape]), shape == spoken_of, shape))
+
+    def best(self, step: str, device: Optional[str] = None, shape: Optional[Shape] = None) -> Row:
+        """The fastest row of a step: at `shape`, else at the machine's main shape, else anywhere."""
+        device = device or device_of(step)
+        rows = [row for row in self.timed(device) if row.step == step]
+        wanted = shape or self.main_shape(device)
+        there = [row for row in rows if row.shape == wanted]
+        if not there and shape is None and rows:
+            largest = max(row.shape for row in rows)
+            there = [row for row in rows if row.shape == largest]
+        if not there:
+            raise Missing(f"{step} was not timed on the {device} at {show_shape(wanted)}")
+        return max(there, key=lambda row: row.gflops)
+
+    def best_rows(self, device: str) -> list:
+        """The best row of every step of a device, in course order."""
+        return [self.best(step, device) for step in steps_of(self.timed(device))]
+
+
+def device_of(step: str) -> str:
+    """The device that a step's name speaks of: "09_gpu_square_tiling" -> "gpu"."""
+    return "cpu" if "_cpu_" in step else "gpu"
+
+
+def title_of(step: str) -> str:
+    """ "09_gpu_square_tiling" -> "09 square tiling" """
+    words = [word for word in step.split("_") if word not in ("cpu", "gpu")]
+    return " ".join(words)
+
+
+def steps_of(rows: Iterable[Row]) -> list:
+    return sorted({row.step for row in rows if row.step != PEER})
+
+
+def show_shape(shape: Shape) -> str:
+    M, N, K = shape
+    return f"M = N = K = {M}" if M == N == K else f"M x N x K = {M} x {N} x {K}"
+
+
+def number(text) -> float:
+    """A context entry as a number: Google Benchmark keeps custom ones as strings. 0 if absent."""
+    return float(text) if text not in (None, "") else 0.0
+
+
+def read_machine(context: dict) -> Machine:
+    levels = []
+    while f"level_{len(levels)}_name" in context:
+        key = f"level_{len(levels)}_"
+        levels.append(
+            Level(
+                context[key + "name"],
+                number(context.get(key + "bytes")),
+                number(context.get(key + "bytes_per_second")),
+            )
+        )
+    name = context.get("machine") or context.get("gpu") or context.get("cpu")
+    return Machine(
+        name=name or context.get("host_name", "unknown machine"),
+        device=context["device"],
+        date=context["date"][:10],
+        peak_flops=number(context.get("peak_flops")),
+        levels=tuple(levels),
+        facts={key: value for key, value in context.items() if isinstance(value, str)},
+    )
+
+
+def read_file(path: Path) -> list:
+    """The rows of one file; repetitions are merged, failed runs and aggregates left out."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    machine = read_machine(data["context"])
+    runs: dict = {}
+    for run in data["benchmarks"]:
+        if run.get("run_type") == "aggregate" or run.get("error_occurred"):
+            continue
+        match = NAME.match(run["name"])
+        if not match:
+            raise ValueError(f"the run name {run['name']!r} is not step/kernel/MxNxK")
+        shape = tuple(int(match[dimension]) for dimension in "MNK")
+        runs.setdefault((match["step"], match["kernel"], shape), []).append(run)
+    return [merge(*key, machine, repetitions) for key, repetitions in runs.items()]
+
+
+def merge_files(rows: list) -> list:
+    """One row per step, kernel, shape and device, of all files: one may time it, another count it.
+
+    The file with more repetitions gives the times. Peers stay with the file they ran in.
+    """
+    kept: dict = {}
+    for row in rows:
+        own = id(row.machine) if row.step == PEER else row.device
+        key = (row.step, row.kernel, row.shape, own)
+        before = kept.get(key)
+        if before is None:
+            kept[key] = row
+            continue
+        fewer, more = sorted((before, row), key=lambda r: len(r.rates))
+        kept[key] = replace(more, counters={**fewer.counters, **more.counters})
+    return list(kept.values())
+
+
+def merge(step: str, kernel: str, shape: Shape, machine: Machine, runs: list) -> Row:
+    names = {key for run in runs for key, value in run.items() if type(value) in (int, float)}
+    counters = {
+        name: statistics.median(run[name] for run in runs if name in run) for name in sorted(names)
+    }
+    return Row(
+        step=step,
+        kernel=kernel,
+        shape=shape,
+        machine=machine,
+        label=runs[0].get("label", ""),
+        seconds=tuple(run["real_time"] * SECONDS[run["time_unit"]] for run in runs),
+        rates=tuple(run["gflops"] for run in runs if "gflops" in run),
+        counters=counters,
+    )

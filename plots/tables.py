@@ -1,0 +1,391 @@
+#!/usr/bin/env python3
+"""Writes the measured numbers of README.md and docs/*.md from plots/reference/<machine>/*.json.
+
+    tables.py            fills every marker
+    tables.py --check    changes nothing; exit status 1 when a page is out of date
+
+Markers (MACHINE is a directory of plots/reference):
+
+    <!-- generated: ladder MACHINE -->                       every step's best row, linked to its page
+    <!-- generated: step STEP MACHINE -->                    every row of one step at its main size
+    <!-- generated: counts STEP MACHINE -->                  what executing the kernels counted
+    <!-- generated: misses STEP MACHINE -->                  cache misses, model and simulation
+    <!-- generated: machine MACHINE -->                      what was measured on, and its ceilings
+    <!-- generated: figure NAME MACHINE "What it shows" -->  one figure, with its alternative text
+    ... <!-- end generated -->
+
+    <!-- v: MACHINE STEP ROW FIELD [SIZE] -->27.1<!-- /v -->
+        ROW: best, peer (the one beside the best row), or a row's "name in quotes".
+        FIELD: gflops, tflops, ms, percent_of_peak, x_peer, flop_per_byte, shared_flop_per_byte,
+        compulsory_flop_per_byte, or any counter of the result file.
+
+A marker that cannot be filled is named with page, line and reason, and keeps what it holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import statistics
+import sys
+from pathlib import Path
+
+from results import Missing, Results, Row, device_of, show_shape, title_of
+from style import significant
+
+OPEN = re.compile(r"<!-- generated: (?P<words>.+?) -->")
+CLOSE = "<!-- end generated -->"
+VALUE = re.compile(r"(?P<open><!-- v: (?P<words>[^>]+?) -->)(?P<text>.*?)(?P<close><!-- /v -->)")
+
+
+class Reference:
+    """The committed results of every machine, each read once, when first asked for."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.read: dict = {}
+
+    def directory(self, machine: str) -> Path:
+        return self.root / "plots" / "reference" / machine
+
+    def results(self, machine: str) -> Results:
+        if machine not in self.read:
+            results = Results(self.directory(machine))
+            if results.problems:
+                raise Missing("; ".join(results.problems))
+            self.read[machine] = results
+        return self.read[machine]
+
+
+def table(header: list, rows: list) -> list:
+    """Lines of a markdown table without its empty columns, all but the first aligned right."""
+    full = [column for column in zip(header, *rows) if any(column[1:])]
+    header, *rows = zip(*full)
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    return ["| " + " | ".join(cells) + " |" for cells in [header, rule, *rows]]
+
+
+def show(value, digits: int = 3) -> str:
+    return "" if value is None else significant(value, digits)
+
+
+def count(value) -> str:
+    return f"{value:,.0f}" if value else ""
+
+
+def percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else ""
+
+
+def share_of_peak(row: Row) -> str:
+    return percent(1e9 * row.gflops, row.machine.peak_flops)
+
+
+def show_time(row: Row) -> str:
+    seconds = statistics.median(row.seconds)
+    unit, name = (1e3, "ms") if seconds >= 1e-3 else (1e6, "us")
+    return f"{significant(seconds * unit)} {name}"
+
+
+def provenance(rows: list, results: Results, what: str) -> str:
+    """The line under a table: shape, machine, peer, date, settings."""
+    machine = rows[0].machine
+    peers = sorted({peer.kernel for row in rows if (peer := results.peer_of(row))})
+    words = [what, machine.name, machine.date]
+    words += [f"peer: {' / '.join(peers)}"] if peers else []
+    words += [f"{len(rows[0].rates)} runs, medians"] if len(rows[0].rates) > 1 else []
+    return f"*{', '.join(words)}.*"
+
+
+def link(step: str, page: Path, root: Path) -> str:
+    target = os.path.relpath(root / "docs" / f"{step}.md", page.parent)
+    return f"[{title_of(step)}]({Path(target).as_posix()})"
+
+
+def ladder_table(reference: Reference, page: Path, machine: str) -> list:
+    results = reference.results(machine)
+    lines: list = []
+    for device in results.devices():
+        rows = results.best_rows(device)
+        main = results.main_shape(device)
+        cells = [
+            [
+                link(row.step, page, reference.root),
+                row.kernel + ("" if row.shape == main else f" ({show_shape(row.shape)})"),
+                show(row.gflops),
+                share_of_peak(row),
+                show(results.x_peer(row)),
+                show(row.intensity("global")),
+                show(row.compulsory_intensity),
+            ]
+            for row in rows
+        ]
+        header = ["step", "best row", "GFLOP/s", "of FMA peak", "x peer"]
+        header += ["FLOP/byte requested", "compulsory"]
+        lines += [""] if lines else []
+        lines += table(header, cells)
+        lines += ["", provenance(rows, results, show_shape(main))]
+    return timed_lines(lines, machine)
+
+
+def timed_lines(lines: list, machine: str) -> list:
+    if not lines:
+        raise Missing(f"{machine} holds no timed results")
+    return lines
+
+
+def step_table(reference: Reference, page: Path, step: str, machine: str) -> list:
+    results = reference.results(machine)
+    device = device_of(step)
+    shape = results.best(step, device).shape
+    rows = [row for row in results.timed(device) if row.step == step and row.shape == shape]
+    header = ["row", "time", "GFLOP/s", "of FMA peak", "x peer", "FLOP/byte"]
+    on_gpu = device == "gpu"
+    if on_gpu:
+        header += ["shared FLOP/byte", "registers", "shared bytes", "occupancy"]
+    cells = []
+    for row in rows:
+        cells.append(
+            [
+                row.kernel,
+                show_time(row),
+                show(row.gflops),
+                share_of_peak(row),
+                show(results.x_peer(row)),
+                show(row.intensity("global")),
+            ]
+        )
+        if on_gpu:
+            occupancy = row.get("occupancy")
+            cells[-1] += [
+                show(row.intensity("shared")),
+                count(row.get("registers")),
+                count(row.get("shared_bytes")),
+                f"{100 * occupancy:.0f} %" if occupancy else "",
+            ]
+    return table(header, cells) + ["", provenance(rows, results, show_shape(shape))]
+
+
+def counted_rows(results: Results, step: str, counter: str) -> list:
+    rows = results.select(lambda row: row.step == step and row.get(counter) is not None)
+    if not rows:
+        raise Missing(f"{step} has no row with {counter}")
+    shape = max(row.shape for row in rows)
+    return [row for row in rows if row.shape == shape]
+
+
+def ratio(row: Row, part: str, whole: str) -> str:
+    return show(row.get(part) / row.get(whole)) if row.get(part) and row.get(whole) else ""
+
+
+def counts_table(reference: Reference, page: Path, step: str, machine: str) -> list:
+    """Bytes predicted and counted, sectors and wavefronts per request of a warp."""
+    results = reference.results(machine)
+    rows = counted_rows(results, step, "counted_global_loaded")
+    header = ["row", "global bytes", "FLOP/byte", "shared bytes", "FLOP/byte"]
+    header += [
+        "sectors / load",
+        "sectors / store",
+        "wavefronts / load",
+        "wavefronts / store",
+        "barriers",
+    ]
+    cells = []
+    for row in rows:
+        cells.append([row.kernel])
+        for memory in ("global", "shared"):
+            predicted, counted = row.bytes(memory), row.bytes(memory, "counted_")
+            sign = "=" if predicted == counted else "but counted"
+            cells[-1].append(f"{count(predicted)} {sign} {count(counted)}" if counted else "")
+            cells[-1].append(show(row.intensity(memory, "counted_")))
+        for memory, unit in (("global", "sectors"), ("shared", "wavefronts")):
+            for access in ("load", "store"):
+                name = f"{memory}_{access}"
+                cells[-1].append(ratio(row, f"{name}_{unit}", f"{name}_requests"))
+        cells[-1].append(count(row.get("barriers")))
+    what = f"Predicted = counted by executing the kernel, {show_shape(rows[0].shape)}"
+    return table(header, cells) + ["", f"*{what}. Sectors and wavefronts: per request of a warp.*"]
+
+
+def misses_table(reference: Reference, page: Path, step: str, machine: str) -> list:
+    results = reference.results(machine)
+    rows = results.select(lambda r: r.step == step and r.get("simulated_misses_L1") is not None)
+    if not rows:
+        raise Missing(f"{step} has no row with simulated misses")
+    header = [
+        "row",
+        "M = N = K",
+        "L1 model",
+        "L1 simulated",
+        "L2 model",
+        "L2 simulated",
+        "accesses",
+    ]
+    cells = []
+    for row in sorted(rows, key=lambda r: (r.shape, r.get("BM") or 0)):
+        size = str(row.shape[0]) if len(set(row.shape)) == 1 else " x ".join(map(str, row.shape))
+        cells.append([row.kernel, size])
+        for level in ("L1", "L2"):
+            for kind in ("predicted", "simulated"):
+                cells[-1].append(count(row.get(f"{kind}_misses_{level}")))
+        cells[-1].append(count(row.get("accesses")))
+    note = "*Lines fetched into each cache; the simulated caches are set-associative, LRU.*"
+    return table(header, cells) + ["", note]
+
+
+def machine_table(reference: Reference, page: Path, machine: str) -> list:
+    """What the results of a machine were measured on: one part for each device."""
+    results = reference.results(machine)
+    lines: list = []
+    for device in results.devices():
+        owner = results.timed(device)[0].machine
+        cells = [["FMA peak, measured", f"{significant(owner.peak_flops / 1e9)} GFLOP/s"]]
+        for level in owner.levels:
+            size = f", {significant(level.bytes / 1024)} KiB" if level.bytes else ""
+            rate = significant(level.bytes_per_second / 1e9)
+            cells.append([f"{level.name}, measured", f"{rate} GB/s{size}"])
+        plain = [key for key in owner.facts if not re.match(r"level_|peak_|library_|json_", key)]
+        hidden = {"executable", "step", "host_name", "machine", "caches", "load_avg"}
+        cells += [[key.replace("_", " "), owner.facts[key]] for key in plain if key not in hidden]
+        lines += [""] if lines else []
+        lines += table([owner.name, ""], cells)
+    return timed_lines(lines, machine)
+
+
+def figure_line(reference: Reference, page: Path, name: str, machine: str, text: str) -> list:
+    path = reference.directory(machine) / "figures" / f"{name}.svg"
+    if not path.is_file():
+        raise Missing(f"{path.relative_to(reference.root)} is not there; draw.py makes it")
+    return [f"![{text}]({Path(os.path.relpath(path, page.parent)).as_posix()})"]
+
+
+BLOCKS = {
+    "ladder": ladder_table,
+    "step": step_table,
+    "counts": counts_table,
+    "misses": misses_table,
+    "machine": machine_table,
+    "figure": figure_line,
+}
+
+FIELDS = {
+    "gflops": lambda row, results: show(row.gflops),
+    "tflops": lambda row, results: show(row.gflops / 1e3),
+    "ms": lambda row, results: show(statistics.median(row.seconds) * 1e3),
+    "percent_of_peak": lambda row, results: share_of_peak(row),
+    "x_peer": lambda row, results: show(results.x_peer(row)),
+    "flop_per_byte": lambda row, results: show(row.intensity("global")),
+    "shared_flop_per_byte": lambda row, results: show(row.intensity("shared")),
+    "compulsory_flop_per_byte": lambda row, results: show(row.compulsory_intensity),
+}
+
+
+def block(reference: Reference, page: Path, words: str) -> list:
+    kind, *arguments = shlex.split(words)
+    if kind not in BLOCKS:
+        raise Missing(f"there is no table {kind!r}; there are {', '.join(BLOCKS)}")
+    try:
+        return BLOCKS[kind](reference, page, *arguments)
+    except TypeError as error:
+        raise Missing(f"wrong arguments for {kind}: {error}") from error
+
+
+def value(reference: Reference, words: str) -> str:
+    parts = shlex.split(words)
+    if len(parts) not in (4, 5):
+        raise Missing("a value is MACHINE STEP ROW FIELD [SIZE]")
+    machine, step, name, field = parts[:4]
+    results = reference.results(machine)
+    shape = (int(parts[4]),) * 3 if len(parts) == 5 else None
+    row = find_row(results, step, name, shape)
+    text = FIELDS[field](row, results) if field in FIELDS else show(row.get(field))
+    if not text:
+        raise Missing(f"{step}, row {row.kernel!r} has no {field}")
+    return text
+
+
+def find_row(results: Results, step: str, name: str, shape) -> Row:
+    if name not in ("best", "peer"):
+        rows = results.select(lambda r: r.step == step and r.kernel == name)
+        rows = [r for r in rows if shape is None or r.shape == shape]
+        if not rows:
+            where = f" at {show_shape(shape)}" if shape else ""
+            raise Missing(f"{step} has no row {name!r}{where}")
+        return max(rows, key=lambda r: (r.timed, r.shape))
+    best = results.best(step, shape=shape)
+    row = best if name == "best" else results.peer_of(best)
+    if row is None:
+        raise Missing(f"no peer ran beside {step}")
+    return row
+
+
+def fill(reference: Reference, page: Path) -> tuple:
+    """The page's text with every marker filled, and what could not be."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    filled: list = []
+    problems: list = []
+    place = 0
+    while place < len(lines):
+        number = place + 1
+        opened = OPEN.fullmatch(lines[place].strip())
+        if not opened:
+            filled.append(fill_values(reference, lines[place], number, problems))
+            place += 1
+            continue
+        if CLOSE not in lines[place:]:
+            problems.append((number, f"no {CLOSE!r} after this marker"))
+            filled += lines[place:]
+            break
+        end = lines.index(CLOSE, place)
+        try:
+            body = ["", *block(reference, page, opened["words"]), ""]
+        except Missing as reason:
+            problems.append((number, str(reason)))
+            body = lines[place + 1 : end]
+        filled += [lines[place], *body, CLOSE]
+        place = end + 1
+    return "\n".join(filled) + "\n", problems
+
+
+def fill_values(reference: Reference, line: str, number: int, problems: list) -> str:
+    def replace(match) -> str:
+        try:
+            return match["open"] + value(reference, match["words"]) + match["close"]
+        except Missing as reason:
+            problems.append((number, str(reason)))
+            return match[0]
+
+    return VALUE.sub(replace, line)
+
+
+def main(arguments=None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing, only say what is old")
+    here = Path(__file__).resolve().parent.parent
+    parser.add_argument("--root", type=Path, default=here, help="the project (default: this one)")
+    options = parser.parse_args(arguments)
+    reference = Reference(options.root)
+    status = 0
+    for page in [options.root / "README.md", *sorted((options.root / "docs").glob("*.md"))]:
+        if not page.is_file():
+            continue
+        text, problems = fill(reference, page)
+        name = page.relative_to(options.root)
+        for number, problem in problems:
+            print(f"{name}:{number}: {problem}", file=sys.stderr)
+            status = 1
+        if text == page.read_text(encoding="utf-8"):
+            continue
+        if options.check:
+            print(f"{name} is out of date: run plots/tables.py")
+            status = 1
+        else:
+            page.write_text(text, encoding="utf-8")
+            print(f"{name} written")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+// Step 07: a GPU thread for every element.                         Before: 02_cpu_loop_order.cpp
+// Idea    Every element of C is independent of every other, so each gets a thread of its own.
+//         Threads come in blocks of BM * BN; block and thread number together name the element.
+// Why     A CPU core computes one row after another; a GPU keeps thousands of threads in flight.
+// Bytes   Per FMA a thread loads one float of A and one of B: 2 FLOP / 8 bytes = 0.25 FLOP/byte.
+// Limit   Threads are numbered down the columns of C. The 32 threads of a warp read 32 different
+//         rows of A at once, 4 bytes each from 32 cache lines, and leave the rest of each line.
+// More    docs/07_gpu_naive.md                          Run   build/steps/07_gpu_naive --m 4096
+
+#include "common/launch.hpp"
+
+namespace gemm {
+namespace {
+
+// C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
+template <int BM, int BN>
+__global__ __launch_bounds__(BM * BN) void naive(int M, int N, int K, const float* A,
+                                                 const float* B, float* C) {
+  const int tid = threadIdx.x;
+  const int tiles_n = ceil_div(N, BN);
+  const int row0 = blockIdx.x / tiles_n * BM, col0 = blockIdx.x % tiles_n * BN;
+  const int r = row0 + tid % BM, c = col0 + tid / BM;
+  if (r >= M || c >= N) return;
+
+  float acc = 0;
+  for (int k = 0; k < K; ++k) acc += A[std::size_t(r) * K + k] * B[std::size_t(k) * N + c];
+  C[std::size_t(r) * N + c] = acc;
+}
+
+template <Tile T>
+Run prepare(const Problem& p) {
+  const auto [M, N, K] = p.shape;
+  return launch(naive<T.BM, T.BN>, grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
+}
+
+// Every one of the M * N * K FMAs loads its two operands again.
+Traffic traffic(Shape s) {
+  const std::int64_t M = s.M, N = s.N, K = s.K;
+  return {.global_loaded = 4 * 2 * M * N * K, .global_stored = 4 * M * N};
+}
+
+constexpr Tile small{.BM = 16, .BN = 16};
+constexpr Tile large{.BM = 32, .BN = 32};
+
+const Register step{{.name = "07_gpu_naive",
+                     .title = "GPU, one thread per element",
+                     .device = this_device,
+                     .kernels = {{"16x16 threads", prepare<small>, traffic, small},
+                                 {"32x32 threads", prepare<large>, traffic, large}}}};
+
+}  // namespace
+}  // namespace gemm

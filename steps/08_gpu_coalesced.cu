@@ -1,0 +1,54 @@
+// Step 08: coalesced access.                                            Before: 07_gpu_naive.cu
+// Idea    Number the threads along the rows of C: neighbouring threads, neighbouring addresses.
+//         The 32 loads of B by a warp are then one cache line, and its load of A is one address.
+// Why     Step 07 touched 33 cache lines per warp and k (32 of A, 1 of B); this one touches 2.
+// Bytes   What the code asks for is unchanged: 2 FLOP / 8 bytes = 0.25 FLOP/byte. What changes is
+//         how many of the fetched bytes are used.
+// Limit   Two loads still feed one FMA: the load unit, not the arithmetic, sets the pace.
+// More    docs/08_gpu_coalesced.md                  Run   build/steps/08_gpu_coalesced --m 4096
+
+#include "common/launch.hpp"
+
+namespace gemm {
+namespace {
+
+// C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
+template <int BM, int BN>
+__global__ __launch_bounds__(BM * BN) void coalesced(int M, int N, int K, const float* A,
+                                                     const float* B, float* C) {
+  const int tid = threadIdx.x;
+  const int tiles_n = ceil_div(N, BN);
+  const int row0 = blockIdx.x / tiles_n * BM, col0 = blockIdx.x % tiles_n * BN;
+  const int r = row0 + tid / BN, c = col0 + tid % BN;
+  if (r >= M || c >= N) return;
+
+  float acc = 0;
+  for (int k = 0; k < K; ++k) acc += A[std::size_t(r) * K + k] * B[std::size_t(k) * N + c];
+  C[std::size_t(r) * N + c] = acc;
+}
+
+template <Tile T>
+Run prepare(const Problem& p) {
+  const auto [M, N, K] = p.shape;
+  return launch(coalesced<T.BM, T.BN>, grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
+}
+
+// Every one of the M * N * K FMAs loads its two operands again.
+Traffic traffic(Shape s) {
+  const std::int64_t M = s.M, N = s.N, K = s.K;
+  return {.global_loaded = 4 * 2 * M * N * K, .global_stored = 4 * M * N};
+}
+
+constexpr Tile wide{.BM = 8, .BN = 32};
+constexpr Tile small{.BM = 16, .BN = 16};
+constexpr Tile large{.BM = 32, .BN = 32};
+
+const Register step{{.name = "08_gpu_coalesced",
+                     .title = "GPU, coalesced access",
+                     .device = this_device,
+                     .kernels = {{"8x32 threads", prepare<wide>, traffic, wide},
+                                 {"16x16 threads", prepare<small>, traffic, small},
+                                 {"32x32 threads", prepare<large>, traffic, large}}}};
+
+}  // namespace
+}  // namespace gemm

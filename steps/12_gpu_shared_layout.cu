@@ -1,0 +1,128 @@
+// Step 12: the layout of the shared tiles.                    Before: 11_gpu_register_tiling.cu
+// Idea    Move four floats per access. For that the tile of A is stored transposed, so that the
+//         TM values a thread needs for one k are neighbours, and laid out so that neither the
+//         stores nor the loads of a warp meet in a bank: plain, padded and swizzled, compared.
+// Why     Step 11 issued 16 loads for 64 FMAs at 8 x 8; four times wider, they are 4.
+// Bytes   As in step 11: global 2 BM BN / (4 (BM + BN)) = 32 FLOP/byte at 128 x 128, shared
+//         2 TM TN / (4 (TM + TN)) = 2 at 8 x 8. Fewer requests, same bytes.
+// Limit   Loading and computing take turns: while the slice comes, no thread of the block computes.
+// More    docs/12_gpu_shared_layout.md          Run   build/steps/12_gpu_shared_layout --m 4096
+
+#include "common/float4.hpp"
+#include "common/launch.hpp"
+#include "common/model/traffic.hpp"
+
+namespace gemm {
+namespace {
+
+// Three places for element (k, m) of the transposed tile of A in shared memory. A warp stores the
+// same m for several k at once; BM is a multiple of the 32 banks, so in a plain layout those meet
+// in one bank. Padding moves every k by 4 banks; the swizzle moves every group of 4 k by XOR, and
+// takes no space. Both keep 4 neighbouring m together and aligned to 16 bytes.
+template <int BM, int BK>
+struct Plain {
+  static constexpr int floats = BK * BM;
+  static constexpr int at(int k, int m) { return k * BM + m; }
+};
+template <int BM, int BK>
+struct Padded {
+  static constexpr int floats = BK * (BM + 4);
+  static constexpr int at(int k, int m) { return k * (BM + 4) + m; }
+};
+template <int BM, int BK>
+struct Swizzled {
+  static_assert(BM % 32 == 0 && BK >= 8 && BK <= 32, "BK / 4 groups share the 32 banks evenly");
+  static constexpr int floats = BK * BM;
+  static constexpr int at(int k, int m) { return k * BM + (m ^ k / 4 * (128 / BK)); }
+};
+
+// C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
+template <template <int, int> class Layout, int BM, int BN, int BK, int TM, int TN>
+__global__ __launch_bounds__(BM / TM * (BN / TN)) void shared_layout(int M, int N, int K,
+                                                                     const float* A,
+                                                                     const float* B, float* C) {
+  static_assert(BM % TM == 0 && BN % TN == 0, "thread tiles must cover the block tile exactly");
+  static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "every access moves four floats");
+  using AsLayout = Layout<BM, BK>;
+  constexpr int threads = BM / TM * (BN / TN);
+  constexpr int row_step = BM / (TM / 4), col_step = BN / (TN / 4);
+  alignas(16) __shared__ float As[AsLayout::floats];  // (BK, BM): one column of A after another
+  alignas(16) __shared__ float Bs[BK][BN];
+  alignas(16) float acc[TM][TN] = {};
+
+  const int tid = threadIdx.x;
+  const int tiles_n = ceil_div(N, BN);
+  const int row0 = blockIdx.x / tiles_n * BM, col0 = blockIdx.x % tiles_n * BN;
+  // A thread's patch is TM/4 x TN/4 pieces of 4 x 4, row_step and col_step apart: neighbouring
+  // threads then read neighbouring 16 bytes.
+  const int tr = tid / (BN / TN) * 4, tc = tid % (BN / TN) * 4;
+
+  for (int k0 = 0; k0 < K; k0 += BK) {
+    // 1. global -> shared, four floats at a time; A is transposed on the way.
+#pragma unroll
+    for (int i = tid; i < BM * BK / 4; i += threads) {
+      const int r = i / (BK / 4), k = i % (BK / 4) * 4;
+      const float4 v = load4(A, M, K, row0 + r, k0 + k);
+      As[AsLayout::at(k + 0, r)] = v.x;
+      As[AsLayout::at(k + 1, r)] = v.y;
+      As[AsLayout::at(k + 2, r)] = v.z;
+      As[AsLayout::at(k + 3, r)] = v.w;
+    }
+#pragma unroll
+    for (int i = tid; i < BK * BN / 4; i += threads) {
+      const int k = i / (BN / 4), c = i % (BN / 4) * 4;
+      *reinterpret_cast<float4*>(&Bs[k][c]) = load4(B, K, N, k0 + k, col0 + c);
+    }
+    __syncthreads();  // the slice is whole before anyone reads it
+
+    // 2. shared -> registers, then the outer product.
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      alignas(16) float a[TM], b[TN];
+#pragma unroll
+      for (int i = 0; i < TM; i += 4) copy4(&a[i], &As[AsLayout::at(k, tr + i / 4 * row_step)]);
+#pragma unroll
+      for (int j = 0; j < TN; j += 4) copy4(&b[j], &Bs[k][tc + j / 4 * col_step]);
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+#pragma unroll
+        for (int j = 0; j < TN; ++j) acc[i][j] += a[i] * b[j];
+    }
+    __syncthreads();  // everyone has finished reading before the next slice overwrites it
+  }
+
+  // 3. registers -> global, four floats at a time.
+#pragma unroll
+  for (int i = 0; i < TM; ++i)
+#pragma unroll
+    for (int j = 0; j < TN; j += 4)
+      store4(C, M, N, row0 + tr + i / 4 * row_step + i % 4, col0 + tc + j / 4 * col_step,
+             &acc[i][j]);
+}
+
+template <template <int, int> class Layout, Tile T>
+Run prepare(const Problem& p) {
+  const auto [M, N, K] = p.shape;
+  return launch(shared_layout<Layout, T.BM, T.BN, T.BK, T.TM, T.TN>, grid_of(p.shape, T), M, N, K,
+                p.A, p.B, p.C);
+}
+
+constexpr Tile small{.BM = 64, .BN = 64, .BK = 16, .TM = 4, .TN = 4};
+constexpr Tile large{.BM = 128, .BN = 128, .BK = 8, .TM = 8, .TN = 8};
+constexpr Tile deep{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8};
+
+const Register step{
+    {.name = "12_gpu_shared_layout",
+     .title = "GPU, layout of shared memory",
+     .device = this_device,
+     .kernels = {
+         {"swizzled 64x64x16, 4x4", prepare<Swizzled, small>, tiled_traffic(small), small},
+         {"plain 128x128x8, 8x8", prepare<Plain, large>, tiled_traffic(large), large},
+         {"padded 128x128x8, 8x8", prepare<Padded, large>, tiled_traffic(large), large},
+         {"swizzled 128x128x8, 8x8", prepare<Swizzled, large>, tiled_traffic(large), large},
+         {"plain 128x128x16, 8x8", prepare<Plain, deep>, tiled_traffic(deep), deep},
+         {"padded 128x128x16, 8x8", prepare<Padded, deep>, tiled_traffic(deep), deep},
+         {"swizzled 128x128x16, 8x8", prepare<Swizzled, deep>, tiled_traffic(deep), deep}}}};
+
+}  // namespace
+}  // namespace gemm

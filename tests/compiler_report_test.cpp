@@ -1,0 +1,62 @@
+// What the compiler made of every kernel: nothing spilled, nothing in local memory.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> files(const fs::path& folder, const std::string& end) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() > end.size() && name.substr(name.size() - end.size()) == end)
+      found.push_back(entry.path());
+  }
+  return found;
+}
+
+// A spilled register, or an array whose index the compiler does not know, lives on the stack.
+TEST(CompilerReport, NothingIsOnTheStackOrInLocalMemory) {
+  const std::vector<fs::path> reports = files(GEMM_REPORTS, ".gpu.txt");
+  ASSERT_FALSE(reports.empty());
+  for (const fs::path& report : reports) {
+    const std::regex line("Function (\\S+):\\s+REG:(\\d+) STACK:(\\d+) SHARED:\\d+ LOCAL:(\\d+)");
+    const std::string text = contents(report);
+    int kernels = 0;
+    for (std::sregex_iterator at(text.begin(), text.end(), line), end; at != end; ++at) {
+      ++kernels;
+      EXPECT_EQ((*at)[3], "0") << "stack of " << (*at)[1] << " in " << report;
+      EXPECT_EQ((*at)[4], "0") << "local memory of " << (*at)[1] << " in " << report;
+    }
+    EXPECT_GT(kernels, 0) << report;
+  }
+}
+
+TEST(CompilerReport, EveryKernelStatesItsLaunchBounds) {
+  const std::vector<fs::path> sources = files(GEMM_STEPS_FOLDER, ".cu");
+  ASSERT_FALSE(sources.empty());
+  for (const fs::path& source : sources) {
+    const std::string text = contents(source);
+    const std::regex kernel("__global__\\s+(__launch_bounds__)?");
+    int kernels = 0;
+    for (std::sregex_iterator at(text.begin(), text.end(), kernel), end; at != end; ++at) {
+      ++kernels;
+      EXPECT_TRUE((*at)[1].matched) << source << ": a __global__ without __launch_bounds__";
+    }
+    EXPECT_GT(kernels, 0) << source;
+  }
+}
+
+}  // namespace

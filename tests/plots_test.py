@@ -1,0 +1,348 @@
+"""Tests of plots/: results invented here go in, figures and tables come out."""
+
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "plots"))
+
+import draw  # noqa: E402
+import tables  # noqa: E402
+from results import Missing, Results  # noqa: E402
+from style import significant, spread_out  # noqa: E402
+
+GPU_ROWS = [
+    # step, kernel, BM BN BK TM TN, share of the peak, registers
+    ("07_gpu_naive", "32x32 threads", (0, 0, 0, 1, 1), 0.01, 32),
+    ("08_gpu_coalesced", "32x32 threads", (0, 0, 0, 1, 1), 0.1, 32),
+    ("09_gpu_square_tiling", "16x16x16", (16, 16, 16, 1, 1), 0.11, 34),
+    ("09_gpu_square_tiling", "32x32x32", (32, 32, 32, 1, 1), 0.14, 34),
+    ("10_gpu_thread_tiling", "64x64x8, 8x1 per thread", (64, 64, 8, 8, 1), 0.28, 48),
+    ("11_gpu_register_tiling", "64x64x8, 4x4 per thread", (64, 64, 8, 4, 4), 0.35, 64),
+    ("11_gpu_register_tiling", "128x128x8, 8x8 per thread", (128, 128, 8, 8, 8), 0.42, 128),
+    ("12_gpu_shared_layout", "plain", (128, 128, 16, 8, 8), 0.43, 128),
+    ("12_gpu_shared_layout", "padded", (128, 128, 16, 8, 8), 0.5, 128),
+    ("12_gpu_shared_layout", "swizzled", (128, 128, 16, 8, 8), 0.52, 128),
+    ("13_gpu_double_buffering", "compute, then load", (128, 128, 16, 8, 8), 0.51, 128),
+    ("13_gpu_double_buffering", "load, then compute", (128, 128, 16, 8, 8), 0.58, 128),
+]
+PEAK = 60e12
+
+
+def context(step, device, levels, peak):
+    words = {
+        "date": "2001-02-03T04:05:06+00:00",
+        "host_name": "invented",
+        "machine": f"an invented {device}",
+        "device": device,
+        "step": step,
+        "init": "normal",
+        "cache": "warm",
+        "git_revision": "0000000",
+        "peak_flops": str(peak),
+    }
+    for i, (name, size, rate) in enumerate(levels):
+        words[f"level_{i}_name"] = name
+        words[f"level_{i}_bytes"] = str(size)
+        words[f"level_{i}_bytes_per_second"] = str(rate)
+    return words
+
+
+def runs(step, kernel, shape, gflops, counters, repeats=3):
+    """Repetitions that lie 2 % apart, the middle one at `gflops`, and an aggregate to be ignored."""
+    M, N, K = shape
+    name = f"{step}/{kernel}/{M}x{N}x{K}/manual_time"
+    entries = []
+    for repetition in range(repeats):
+        rate = gflops * (1 + 0.02 * (repetition - repeats // 2))
+        entries.append(
+            {
+                "name": name,
+                "run_type": "iteration",
+                "repetitions": repeats,
+                "repetition_index": repetition,
+                "real_time": 2e-6 * M * N * K / rate,
+                "time_unit": "ms",
+                "label": "verified (exact)",
+                "gflops": rate,
+                "peak_gflops": PEAK / 1e9,
+                "M": float(M),
+                "N": float(N),
+                "K": float(K),
+                **counters,
+            }
+        )
+    mean = dict(entries[0], name=f"{name}_mean", run_type="aggregate", gflops=1e9)
+    return entries + [mean]
+
+
+def tile_counters(shape, tile):
+    M, N, K = shape
+    BM, BN, BK, TM, TN = tile
+    shared = 4.0 * M * N * K / (TM * TN) * (TM + TN) if BM else 0.0
+    return {
+        "BM": BM,
+        "BN": BN,
+        "BK": BK,
+        "TM": TM,
+        "TN": TN,
+        "global_loaded": 4.0 * M * N * K * (1 / (BN or 1) + 1 / (BM or 1)),
+        "global_stored": 4.0 * M * N,
+        "shared_loaded": shared,
+        "shared_stored": 4.0 * M * N * K * (1 / BN + 1 / BM) if BM else 0.0,
+        "compulsory_bytes": 4.0 * (M * K + K * N + M * N),
+    }
+
+
+def write_file(directory, name, words, entries):
+    text = json.dumps({"context": words, "benchmarks": entries}, indent=1)
+    (directory / name).write_text(text, encoding="utf-8")
+
+
+def write_gpu(directory):
+    levels = [("shared", 232448, 3.3e13), ("L2", 6e7, 8e12), ("memory", 0, 4.2e12)]
+    for step in sorted({row[0] for row in GPU_ROWS}):
+        timed, counted = [], []
+        for _, kernel, tile, share, registers in (row for row in GPU_ROWS if row[0] == step):
+            for size in (1024, 2048, 4096):
+                shape = (size,) * 3
+                counters = tile_counters(shape, tile)
+                counters.update(registers=registers, threads=256, shared_bytes=8192, occupancy=0.25)
+                rate = share * PEAK / 1e9 * (0.5 if size == 1024 else 1)
+                timed += runs(step, kernel, shape, rate, counters)
+            shape = (256,) * 3
+            counters = tile_counters(shape, tile)
+            counters.update({f"counted_{k}": v for k, v in counters.items() if "ed" in k})
+            conflicts = {"plain": 4, "padded": 1, "swizzled": 1}.get(kernel, 2)
+            for access in ("global_load", "global_store", "shared_load", "shared_store"):
+                counters[f"{access}_requests"] = 1000.0
+                unit = "sectors" if "global" in access else "wavefronts"
+                counters[f"{access}_{unit}"] = 1000.0 * conflicts
+            counted += runs(step, kernel, shape, 0.1, counters, repeats=1)
+        for size in (1024, 2048, 4096):
+            timed += runs("peer", "cuBLAS SGEMM", (size,) * 3, 0.78 * PEAK / 1e9, {})
+        write_file(directory, f"{step}.json", context(step, "gpu", levels, PEAK), timed)
+        for run in counted:
+            del run["gflops"]
+        emulated = context(step, "emulator", [], 0)
+        write_file(directory, f"{step}.counts.json", emulated, counted)
+
+
+def write_cpu(directory):
+    levels = [("L1", 32768, 6e10), ("L2", 524288, 4e10), ("memory", 0, 1e10)]
+    peak = 3e10
+    plain = [("01_cpu_naive", 0.3), ("02_cpu_loop_order", 4.0), ("04_cpu_cache_oblivious", 9.0)]
+    for step, rate in plain:
+        shape = (1000,) * 3
+        entries = runs(step, "plain", shape, rate, tile_counters(shape, (0, 0, 0, 1, 1)))
+        entries += runs("peer", "OpenBLAS", shape, 26.0, {})
+        write_file(directory, f"{step}.json", context(step, "cpu", levels, peak), entries)
+    step, timed, counted = "03_cpu_square_tiling", [], []
+    for size in (1000, 1024, 1040):
+        for side in (8, 16, 32, 52, 64, 128):
+            shape, tile = (size,) * 3, (side, side, side, 1, 1)
+            kernel = f"T={side}" + (" (model: L1)" if side == 52 else "")
+            slow = 0.4 if size == 1024 else 1.0
+            rate = slow * (10 - abs(side - 52) / 10)
+            timed += runs(step, kernel, shape, rate, tile_counters(shape, tile))
+            predicted = 2 * size**3 / (16 * side) + size**2 / 16
+            measured = predicted * (1 if side < 64 else 20) * (30 if size == 1024 else 1)
+            counters = {
+                **tile_counters(shape, tile),
+                "accesses": 4.0 * size**3,
+                "predicted_misses_L1": predicted,
+                "simulated_misses_L1": measured,
+                "predicted_misses_L2": predicted / 4,
+                "simulated_misses_L2": measured / 4,
+            }
+            counted += runs(step, kernel, shape, 0.1, counters, repeats=1)
+    write_file(directory, f"{step}.json", context(step, "cpu", levels, peak), timed)
+    write_file(directory, f"{step}.counts.json", context(step, "cpu", levels, peak), counted)
+
+
+class PlotsTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.root = Path(temporary.name)
+        self.machine = self.root / "plots" / "reference" / "invented"
+        self.machine.mkdir(parents=True)
+
+    def draw(self, out):
+        """Draws self.machine's results; returns what was drawn, what was not, and the text."""
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            draw.draw_all(Results(self.machine), out)
+        words = [line.split() for line in said.getvalue().splitlines()]
+        drawn = {line[1] for line in words if line[0] == "drawn"}
+        return drawn, {line[2].rstrip(":") for line in words if line[0] == "not"}, said.getvalue()
+
+
+class Reading(PlotsTest):
+    def test_rows_are_medians_of_repetitions_and_aggregates_are_ignored(self):
+        entries = runs("09_gpu_square_tiling", "32x32x32", (8, 16, 24), 100.0, {"registers": 7})
+        words = context("09_gpu_square_tiling", "gpu", [("L2", 10, 20)], 5e11)
+        write_file(self.machine, "a.json", words, entries)
+        (row,) = Results(self.machine).rows
+        self.assertEqual((row.kernel, row.shape, row.gflops), ("32x32x32", (8, 16, 24), 100.0))
+        self.assertAlmostEqual(row.spread[0], 2.0)
+        self.assertEqual(row.get("registers"), 7)
+        self.assertEqual((row.machine.date, row.machine.peak_flops), ("2001-02-03", 5e11))
+        self.assertEqual(row.machine.levels[0].bytes_per_second, 20)
+
+    def test_a_broken_file_is_named_and_the_others_are_read(self):
+        write_gpu(self.machine)
+        (self.machine / "broken.json").write_text("{", encoding="utf-8")
+        results = Results(self.machine)
+        self.assertTrue(results.rows)
+        self.assertIn("broken.json", results.problems[0])
+
+    def test_failed_runs_have_no_rate(self):
+        entries = runs("07_gpu_naive", "x", (8, 8, 8), 1.0, {})
+        for entry in entries:
+            entry["error_occurred"] = True
+        write_file(self.machine, "a.json", context("07_gpu_naive", "gpu", [], 0), entries)
+        self.assertEqual(Results(self.machine).rows, [])
+
+    def test_a_row_timed_in_one_file_and_counted_in_another_is_one_row(self):
+        words, shape = context("01_cpu_naive", "cpu", [], 0), (8, 8, 8)
+        timed = runs("01_cpu_naive", "ijk", shape, 2.0, {})
+        counted = runs("01_cpu_naive", "ijk", shape, 1.0, {"simulated_misses_L1": 5.0}, repeats=1)
+        write_file(self.machine, "01.counts.json", words, counted)
+        write_file(self.machine, "01.json", words, timed)
+        (row,) = Results(self.machine).rows
+        self.assertEqual((row.gflops, row.get("simulated_misses_L1")), (2.0, 5.0))
+
+    def test_emulated_times_are_never_rates(self):
+        write_gpu(self.machine)
+        results = Results(self.machine)
+        self.assertEqual(results.devices(), ["gpu"])
+        self.assertTrue(all(row.device == "gpu" for row in results.timed("gpu")))
+
+    def test_best_row_peer_and_main_shape(self):
+        write_gpu(self.machine)
+        results = Results(self.machine)
+        self.assertEqual(results.main_shape("gpu"), (4096, 4096, 4096))
+        best = results.best("11_gpu_register_tiling")
+        self.assertEqual(best.kernel, "128x128x8, 8x8 per thread")
+        self.assertAlmostEqual(results.peer_of(best).gflops, 0.78 * PEAK / 1e9)
+        with self.assertRaises(Missing):
+            results.best("19_gpu_wgmma")
+
+    def test_numbers_are_written_to_significant_digits(self):
+        pairs = [
+            (0, "0"),
+            (0.01234, "0.0123"),
+            (1.2345, "1.23"),
+            (27.149, "27.1"),
+            (1234.6, "1,235"),
+        ]
+        for value, text in pairs:
+            self.assertEqual(significant(value), text)
+
+    def test_labels_keep_their_distance_and_order(self):
+        moved = spread_out([3.0, 1.0, 1.1, 1.2], 0.5)
+        ordered = [moved[i] for i in (1, 2, 3, 0)]
+        gaps = [b - a for a, b in zip(ordered, ordered[1:])]
+        self.assertGreaterEqual(min(gaps), 0.5 - 1e-9)
+        self.assertEqual(moved[0], 3.0)
+
+
+class Drawing(PlotsTest):
+    def test_every_figure_is_drawn_as_svg_and_png(self):
+        write_gpu(self.machine)
+        write_cpu(self.machine)
+        drawn, missing, _ = self.draw(self.root / "out")
+        expected = {"ladder_cpu", "ladder_gpu", "roofline_cpu", "roofline_gpu", "tile_size_03"}
+        expected |= {"rate_against_size_gpu", "wavefronts_12", "predicted_counted", "misses"}
+        expected |= {"tiles_09", "tiles_11", "tiles_12", "tiles_13", "rate_against_size_cpu"}
+        self.assertEqual((drawn, missing), (expected, set()))
+        for name in expected:
+            self.assertIn("<svg", (self.root / "out" / f"{name}.svg").read_text(encoding="utf-8"))
+            self.assertEqual((self.root / "out" / f"{name}.png").read_bytes()[1:4], b"PNG")
+
+    def test_redrawing_gives_the_same_bytes(self):
+        write_gpu(self.machine)
+        for path in self.machine.glob("*.json"):
+            if not path.name.startswith(("12", "13")):
+                path.unlink()
+        self.draw(self.root / "one")
+        self.draw(self.root / "two")
+        self.assertTrue((self.root / "one" / "wavefronts_12.svg").exists())
+        for path in sorted((self.root / "one").iterdir()):
+            self.assertEqual(path.read_bytes(), (self.root / "two" / path.name).read_bytes(), path)
+
+    def test_missing_data_is_named_and_the_others_go_on(self):
+        entries = runs("07_gpu_naive", "x", (8, 8, 8), 1.0, {})
+        write_file(self.machine, "a.json", context("07_gpu_naive", "gpu", [], 0), entries)
+        drawn, missing, said = self.draw(self.root / "out")
+        self.assertEqual(drawn, {"ladder_gpu"})
+        self.assertIn("predicted_counted", missing)
+        self.assertIn("roofline_gpu: the ceilings", said)
+
+
+class Tables(PlotsTest):
+    def fill(self, text, check=False):
+        """Runs tables.py on one page; returns its exit status, the page and what was said."""
+        page = self.root / "docs" / "page.md"
+        page.parent.mkdir(exist_ok=True)
+        if text is not None:
+            page.write_text(text, encoding="utf-8")
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            status = tables.main((["--check"] if check else []) + ["--root", str(self.root)])
+        return status, page.read_text(encoding="utf-8"), said.getvalue()
+
+    def block(self, directive):
+        status, page, said = self.fill(f"<!-- generated: {directive} -->\n<!-- end generated -->\n")
+        self.assertEqual(status, 0, said)
+        return page
+
+    def test_tables_say_what_the_results_say(self):
+        write_gpu(self.machine)
+        write_cpu(self.machine)
+        ladder = self.block("ladder invented")
+        self.assertIn("[11 register tiling](11_gpu_register_tiling.md)", ladder)
+        self.assertIn("| 25,200 | 42 % | 0.538 |", ladder)
+        self.assertIn("| 128 |", self.block("step 11_gpu_register_tiling invented"))
+        self.assertIn("| plain |", self.block("counts 12_gpu_shared_layout invented"))
+        self.assertIn("| T=52 (model: L1) |", self.block("misses 03_cpu_square_tiling invented"))
+        self.assertIn("an invented gpu", self.block("machine invented"))
+
+    def test_inline_values(self):
+        write_gpu(self.machine)
+        text = "x <!-- v: invented 11_gpu_register_tiling best gflops -->?<!-- /v --> y\n"
+        _, page, _ = self.fill(text)
+        self.assertIn("gflops -->25,200<!-- /v --> y", page)
+        named = '<!-- v: invented 09_gpu_square_tiling "16x16x16" tflops 1024 -->?<!-- /v -->'
+        _, page, _ = self.fill(named)
+        self.assertIn("1024 -->3.30<!-- /v -->", page)
+
+    def test_check_finds_a_page_out_of_date(self):
+        write_gpu(self.machine)
+        text = "<!-- v: invented 07_gpu_naive best gflops -->1<!-- /v -->\n"
+        status, page, said = self.fill(text, check=True)
+        self.assertEqual((status, page), (1, text))
+        self.assertIn("page.md", said)
+        self.fill(text)
+        self.assertEqual(self.fill(None, check=True)[0], 0)
+
+    def test_what_cannot_be_filled_is_named_with_its_line_and_left_alone(self):
+        write_gpu(self.machine)
+        text = "\n<!-- generated: step 19_gpu_wgmma invented -->\nold\n<!-- end generated -->\n"
+        status, page, said = self.fill(text)
+        self.assertEqual((status, page), (1, text))
+        self.assertIn("page.md:2", said)
+
+    def test_an_unclosed_block_is_an_error(self):
+        status, _, said = self.fill("<!-- generated: ladder invented -->\nno end\n")
+        self.assertEqual(status, 1)
+        self.assertIn("page.md:1", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
