@@ -55,7 +55,8 @@ class EmulatorBackend : public HostBackend {
   // Kernels are counted by the emulator; what runs on this thread itself is a CPU step, and its
   // accesses go through a cache simulation.
   void finish(const Run& run) override {
-    counts_ = Counts{.caches = caches_of_this_machine()};
+    counts_.emplace();
+    counts_->caches = caches_of_this_machine();
     CacheSimulator simulator({counts_->caches[0].cache, counts_->caches[1].cache});
     simt::Count count;
     simt::trace([&] { run.start(nullptr); },

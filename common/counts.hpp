@@ -24,8 +24,8 @@ struct CacheCount {
 };
 
 struct Counts {
-  Traffic requested;  ///< bytes that the code asked for at each level
-  WarpAccesses global_loads, global_stores, shared_loads, shared_stores;
+  Traffic requested{};  ///< bytes that the code asked for at each level
+  WarpAccesses global_loads{}, global_stores{}, shared_loads{}, shared_stores{};
   std::int64_t barriers = 0;  ///< of all blocks together
 
   /// CPU steps: loads and stores, and what each simulated cache made of them, nearest first.

@@ -65,10 +65,14 @@ struct Run {
 };
 
 /// The only source of tile numbers: block, warp and thread tile, in elements. 0: has no such tile.
+/// `blocks` that a multiprocessor shall hold at once: the compiler caps the registers for it.
 struct Tile {
-  int BM = 0, BN = 0, BK = 0, WM = 0, WN = 0, TM = 1, TN = 1;
+  int BM = 0, BN = 0, BK = 0, WM = 0, WN = 0, TM = 1, TN = 1, blocks = 1;
   constexpr int threads() const { return BM / TM * (BN / TN); }
 };
+
+/// "128x128x16, 8x8, 2 per SM": the name of a row; what is 1 or missing is left out.
+std::string to_string(Tile tile);
 
 /// A data cache: its size, its line, and how many lines a set holds (0: one set holds them all).
 struct Cache {
@@ -76,9 +80,10 @@ struct Cache {
   int line_bytes = 64, ways = 0;
 };
 
-/// A row of a step's table. `prepare` does the set-up; only the Run it returns is checked and timed.
-/// `supports` answers with the reason why a shape is refused; left empty, every shape is taken. `misses` predicts the
-/// lines a cache without conflicts must fetch; empty where there is no such model.
+/// A row of a step's table. `prepare` does the set-up; only the Run it returns is checked and
+/// timed. `supports` answers with the reason why a shape is refused; left empty, every shape is
+/// taken. `misses` predicts the lines a cache without conflicts must fetch; empty where no model
+/// does.
 struct Kernel {
   std::string name;
   std::function<Run(const Problem&)> prepare;

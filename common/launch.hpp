@@ -29,13 +29,10 @@ constexpr Grid grid_of(Shape s, Tile t) {
   return {std::int64_t{1} * ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN), t.threads()};
 }
 
-/// Throws Refusal for what no launch takes.
+/// Throws Refusal for more blocks than a launch takes.
 inline void check(Grid grid) {
   if (grid.blocks > INT32_MAX)
     throw Refusal(Exit::unsupported, "more than 2^31 - 1 tiles: choose a smaller size");
-  if (grid.threads < 1 || grid.threads > 1024)
-    throw Refusal(Exit::unsupported, std::to_string(grid.threads) +
-                                         " threads in a block: choose a tile with 1 to 1024");
 }
 
 #if defined(GEMM_EMULATOR)
@@ -46,6 +43,10 @@ inline namespace emulator {
 template <typename... Parameters, typename... Arguments>
 Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
   check(grid);
+  if (grid.threads > 1024)
+    throw Refusal(Exit::device_error, std::to_string(grid.threads) +
+                                          " threads in a block, of at most 1024: choose a tile "
+                                          "with fewer");
   return {[=](Stream) {
             simt::launch(reinterpret_cast<void*>(kernel), grid.blocks, grid.threads,
                          [=] { kernel(arguments...); });
@@ -78,7 +79,7 @@ Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
   return {[=](Stream stream) {
             if (grid.blocks == 0) return;
             kernel<<<static_cast<unsigned>(grid.blocks), grid.threads, grid.dynamic_shared_bytes,
-                     stream> > >(arguments...);
+                     stream>>>(arguments...);
             check(cudaGetLastError(), "launching the kernel");
           },
           {.threads = grid.threads,

@@ -23,9 +23,10 @@ struct MemoryLevel {
 /// On the emulator everything is 0: its times are not a GPU's.
 struct Machine {
   std::string name;
-  double peak_flops = 0;            ///< measured FMA rate of the threads asked for
-  double data_sheet_flops = 0;      ///< from clock and units; 0 where unknown
-  std::vector<MemoryLevel> levels{};  ///< nearest first: L1, L2, .., memory; on a GPU: shared, L2, memory
+  double peak_flops = 0;  ///< measured FMA rate of the threads asked for
+  double data_sheet_flops = 0;  ///< from clock and units; 0 where unknown
+  std::vector<MemoryLevel>
+      levels{};  ///< nearest first: L1, L2, .., memory; on a GPU: shared, L2, memory
   /// Everything a result must carry: device, driver, toolkit, CPU, compiler, build type, git
   /// revision, in print order.
   std::vector<std::pair<std::string, std::string>> facts{};

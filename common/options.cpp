@@ -81,8 +81,9 @@ const Step& choose_step(const std::vector<Step>& steps, const std::string& asked
 
   const std::string& name = steps.front().name;
   if (device == Device::emulator)
-    throw Refusal(Exit::bad_usage, "--device emulator: this build has no emulator; configure with "
-                                   "-DGEMM_EMULATOR=ON");
+    throw Refusal(Exit::bad_usage,
+                  "--device emulator: this build has no emulator; configure with "
+                  "-DGEMM_EMULATOR=ON");
   if (device == Device::cpu)
     throw Refusal(Exit::bad_usage, fmt::format("--device cpu: {} is a GPU step; without a GPU it "
                                                "runs on --device emulator",
@@ -100,8 +101,7 @@ std::vector<const Kernel*> choose_kernels(const Step& step, const std::string& p
   try {
     regex = std::regex(pattern);
   } catch (const std::regex_error&) {
-    throw Refusal(Exit::bad_usage,
-                  fmt::format("--kernel '{}': not a regular expression", pattern));
+    throw Refusal(Exit::bad_usage, fmt::format("--kernel '{}': not a regular expression", pattern));
   }
   std::vector<const Kernel*> chosen;
   std::vector<std::string> names;
@@ -110,8 +110,8 @@ std::vector<const Kernel*> choose_kernels(const Step& step, const std::string& p
     if (std::regex_search(kernel.name, regex)) chosen.push_back(&kernel);
   }
   if (chosen.empty())
-    throw Refusal(Exit::bad_usage, fmt::format("--kernel '{}' matches none of {}", pattern,
-                                               fmt::join(names, ", ")));
+    throw Refusal(Exit::bad_usage,
+                  fmt::format("--kernel '{}' matches none of {}", pattern, fmt::join(names, ", ")));
   return chosen;
 }
 
@@ -177,8 +177,7 @@ std::vector<int> parse_sizes(std::string_view text) {
     for (const std::string& part : split(item, ':')) {
       const auto number = whole_number(part, 0, largest_size);
       if (!number)
-        throw refuse(
-            fmt::format("'{}' is not a whole number from 0 to {}", part, largest_size));
+        throw refuse(fmt::format("'{}' is not a whole number from 0 to {}", part, largest_size));
       numbers.push_back(*number);
     }
     if (numbers.size() == 1) numbers = {numbers[0], numbers[0], 1};
@@ -211,14 +210,13 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   std::string sizes, device, kernel, init = name_of(options.init);
   bool warm = false, list_only = false;
 
-  CLI::App app(fmt::format("{}: {}", steps.front().name, steps.front().title),
-               steps.front().name);
+  CLI::App app(fmt::format("{}: {}", steps.front().name, steps.front().title), steps.front().name);
   const auto dimension = whole(0, largest_size);
   app.add_option("--m", m, "rows of A and C")->check(dimension);
   app.add_option("--n", n, "columns of B and C")->check(dimension);
   app.add_option("--k", k, "columns of A, rows of B")->check(dimension);
-  auto* one = app.add_option("--size", size, "M = N = K; --m, --n and --k override it")
-                  ->check(dimension);
+  auto* one =
+      app.add_option("--size", size, "M = N = K; --m, --n and --k override it")->check(dimension);
   app.add_option("--sizes", sizes, "several: 256,512,1024:4096:512 (first:last:step)")
       ->excludes(one);
   app.add_option("--device", device, "cpu, gpu or emulator; default: gpu where one answers")
@@ -232,8 +230,11 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   auto* cold = app.add_flag("--cold", options.cold, "flush the last-level cache before each run");
   app.add_flag("--warm", warm, "leave the caches as the run before left them (default)")
       ->excludes(cold);
-  app.add_option("--threads", options.threads, "CPU threads")->capture_default_str()->check(whole(1, 4096));
-  app.add_option("--repeats", repeats, "repetitions; default 10 on a GPU, 5 on a CPU, 1 on the emulator")
+  app.add_option("--threads", options.threads, "CPU threads")
+      ->capture_default_str()
+      ->check(whole(1, 4096));
+  app.add_option("--repeats", repeats,
+                 "repetitions; default 10 on a GPU, 5 on a CPU, 1 on the emulator")
       ->check(whole(1, 1000000));
   app.add_flag("--check-only", options.check_only, "verify, measure nothing");
   app.add_flag("--count", options.count,
@@ -264,20 +265,20 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   options.init = value_of(init, inits);
   options.repeats = repeats.value_or(default_repeats(step.device));
   if (options.count && step.device == Device::gpu)
-    throw Refusal(Exit::bad_usage,
-                  "--count: a GPU does not count accesses; use --device emulator");
+    throw Refusal(Exit::bad_usage, "--count: a GPU does not count accesses; use --device emulator");
   if (options.count && step.device == Device::cpu && !built_for(steps, Device::emulator))
     throw Refusal(Exit::bad_usage,
                   "--count: this build has no emulator; configure with -DGEMM_EMULATOR=ON");
   for (const std::string& flag : options.benchmark_flags)
     if (flag.starts_with("--benchmark_out") || flag.starts_with("--benchmark_format"))
-      throw Refusal(Exit::bad_usage, fmt::format("{}: use --json FILE, which keeps every size",
-                                                 flag));
+      throw Refusal(Exit::bad_usage,
+                    fmt::format("{}: use --json FILE, which keeps every size", flag));
 
   if (m && n && k) {
     if (size || !sizes.empty())
-      throw Refusal(Exit::bad_usage,
-                    "--m, --n and --k leave nothing for --size or --sizes to say: drop one of them");
+      throw Refusal(
+          Exit::bad_usage,
+          "--m, --n and --k leave nothing for --size or --sizes to say: drop one of them");
     options.shapes = {{*m, *n, *k}};
     return options;
   }

@@ -14,7 +14,7 @@ namespace gemm {
 
 /// What the user asked for, checked and completed by defaults.
 struct Options {
-  const Step* step = nullptr;          ///< as built for `device`
+  const Step* step = nullptr;  ///< as built for `device`
   std::vector<const Kernel*> kernels;  ///< rows that --kernel selects, in table order
   Device device{};
   std::vector<Shape> shapes;
@@ -22,7 +22,7 @@ struct Options {
   std::vector<std::string> peers;  ///< empty: whatever is usual on the device
   bool cold = false, check_only = false, count = false;
   int threads = 1, repeats = 1;
-  std::string json;                          ///< empty: no file
+  std::string json;  ///< empty: no file
   std::vector<std::string> benchmark_flags;  ///< passed on to Google Benchmark
 };
 

@@ -29,4 +29,12 @@ Register::Register(Step step) {
 
 const std::vector<Step>& steps() { return registry(); }
 
+std::string to_string(Tile t) {
+  std::string name = std::to_string(t.BM) + "x" + std::to_string(t.BN);
+  if (t.BK) name += "x" + std::to_string(t.BK);
+  if (t.TM * t.TN > 1) name += ", " + std::to_string(t.TM) + "x" + std::to_string(t.TN);
+  if (t.blocks > 1) name += ", " + std::to_string(t.blocks) + " per SM";
+  return name;
+}
+
 }  // namespace gemm

@@ -18,19 +18,24 @@ namespace {
 using Line = std::vector<std::string>;
 
 // Columns as wide as their widest cell; the first and the last are words, the others numbers. A
-// line of two cells, under wider ones, is a name and a remark.
+// line of two cells, under wider ones, is a name and a remark. A column of nothing but dashes is
+// left out.
 void print_table(const std::vector<Line>& lines) {
-  std::vector<std::size_t> widths(lines.front().size());
-  for (const Line& line : lines)
-    for (std::size_t i = 0; i < line.size(); ++i)
-      if (i == 0 || line.size() == widths.size()) widths[i] = std::max(widths[i], line[i].size());
+  const std::size_t columns = lines.front().size();
+  std::vector<std::size_t> widths(columns);
+  std::vector<bool> shown(columns);
+  for (std::size_t row = 0; row < lines.size(); ++row)
+    for (std::size_t i = 0; i < lines[row].size(); ++i) {
+      if (i > 0 && lines[row].size() < columns) break;
+      widths[i] = std::max(widths[i], lines[row][i].size());
+      if (row > 0 && lines[row][i] != "-") shown[i] = true;
+    }
   for (const Line& line : lines) {
-    const bool remark = line.size() < widths.size();
     fmt::print("  {:<{}}", line.front(), widths.front());
     for (std::size_t i = 1; i < line.size(); ++i)
-      if (remark || i + 1 == line.size())
+      if (i + 1 == line.size())
         fmt::print("  {}", line[i]);
-      else
+      else if (shown[i])
         fmt::print("  {:>{}}", line[i], widths[i]);
     fmt::print("\n");
   }
@@ -40,6 +45,10 @@ std::string show_seconds(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.2f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
   return fmt::format("{:.2f} s", seconds);
+}
+
+std::string show_rate(double flops) {
+  return fmt::format("{:.{}f}", flops / 1e9, flops < 10e9 ? 2 : flops < 1e12 ? 1 : 0);
 }
 
 std::string show_bytes(double bytes) {
@@ -77,8 +86,8 @@ void print_checks(const std::vector<Row>& rows) {
 
 void print_times(const std::vector<Row>& rows, const Machine& machine) {
   const Row* peer = fastest_peer(rows);
-  std::vector<Line> lines = {{"kernel", "time", "spread", "GFLOP/s", "of peak", "x peer",
-                              "global FLOP/B", "shared FLOP/B", "bound by", "result"}};
+  std::vector<Line> lines = {{"kernel", "time", "spread", "GFLOP/s", "of peak", "x peer", "global",
+                              "shared", "bound by", "result"}};
   for (const Row& row : rows) {
     if (!row.well()) {
       lines.push_back({row.kernel.name, row.trouble});
@@ -91,8 +100,7 @@ void print_times(const std::vector<Row>& rows, const Machine& machine) {
     const double rate = flops_per_second(row), work = flops(row.shape);
     const Traffic traffic = predicted(row);
     lines.push_back({row.kernel.name, show_seconds(median(row.seconds)),
-                     fmt::format("{:.1f} %", 100 * spread(row.seconds)),
-                     fmt::format("{:.1f}", rate / 1e9),
+                     fmt::format("{:.1f} %", 100 * spread(row.seconds)), show_rate(rate),
                      fmt::format("{} %", show_ratio(100 * rate, machine.peak_flops, 1)),
                      peer ? show_ratio(rate, flops_per_second(*peer)) : "-",
                      show_ratio(work, global_bytes(traffic)),
@@ -100,6 +108,7 @@ void print_times(const std::vector<Row>& rows, const Machine& machine) {
                      verdict_of(row)});
   }
   print_table(lines);
+  fmt::print("  global, shared: FLOP for each byte that the code asks for.\n");
 }
 
 std::string show_accesses(const WarpAccesses& loads, const WarpAccesses& stores) {
@@ -107,9 +116,8 @@ std::string show_accesses(const WarpAccesses& loads, const WarpAccesses& stores)
 }
 
 void print_counts(const std::vector<Row>& rows) {
-  std::vector<Line> lines = {{"kernel", "global FLOP/B", "shared FLOP/B", "as model",
-                              "sectors", "wavefronts", "barriers", "shared B", "occupancy",
-                              "result"}};
+  std::vector<Line> lines = {{"kernel", "global", "shared", "as model", "sectors", "wavefronts",
+                              "barriers", "shared B", "occupancy", "result"}};
   for (const Row& row : rows) {
     if (!row.well() || !row.counts) {
       lines.push_back({row.kernel.name, row.well() ? verdict_of(row) : row.trouble});
@@ -128,9 +136,11 @@ void print_counts(const std::vector<Row>& rows) {
                      verdict_of(row)});
   }
   print_table(lines);
-  fmt::print("  sectors, wavefronts: mean of a warp's load, and of its store. Occupancy: of an sm_{}, "
-             "registers left out.\n",
-             modelled_capability);
+  fmt::print(
+      "  global, shared: FLOP for each byte asked for, as counted. sectors, wavefronts: of a "
+      "warp's\n"
+      "  load and of its store, on average. occupancy: of an sm_{}, registers left out.\n",
+      modelled_capability);
 }
 
 void print_misses(const std::vector<Row>& rows) {

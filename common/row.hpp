@@ -29,7 +29,7 @@ struct Row {
   /// for; empty and ok while all is well.
   std::string trouble{};
   Exit exit = Exit::ok;
-  Run run{};           ///< on the operands that were checked last
+  Run run{};  ///< on the operands that were checked last
   bool exact = false;  ///< right to the last bit on small integers
   std::optional<Counts> counts{};
   std::optional<Occupancy> occupancy{};  ///< of a GPU's multiprocessor, by the model

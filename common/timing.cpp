@@ -52,18 +52,18 @@ std::string label_of(const Row& row) { return row.exact ? "verified (exact)" : "
 
 // The flags that Google Benchmark starts from; what the user passes comes later and wins.
 void initialize(const Options& options) {
-  std::vector<std::string> words = {options.step->name,
-                                    "--benchmark_enable_random_interleaving=true",
+  std::vector<std::string> words = {"--benchmark_enable_random_interleaving=true",
                                     fmt::format("--benchmark_repetitions={}", options.repeats)};
   words.insert(words.end(), options.benchmark_flags.begin(), options.benchmark_flags.end());
-  std::vector<char*> arguments;
+  // Google Benchmark keeps the pointer to the program's name: a string that outlives this call.
+  std::vector<char*> arguments = {const_cast<char*>(options.step->name.c_str())};
   for (std::string& word : words) arguments.push_back(word.data());
   int count = static_cast<int>(arguments.size());
   arguments.push_back(nullptr);
   benchmark::Initialize(&count, arguments.data());
   if (count > 1)
-    throw Refusal(Exit::bad_usage, fmt::format("{}: Google Benchmark knows no such flag",
-                                               arguments[1]));
+    throw Refusal(Exit::bad_usage,
+                  fmt::format("{}: Google Benchmark knows no such flag", arguments[1]));
 }
 
 }  // namespace
@@ -164,10 +164,11 @@ std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Ma
 JsonFile::JsonFile(std::string path) : path_(std::move(path)), beside_(path_ + ".part") {
   if (path_.empty()) return;
   if (std::filesystem::is_directory(path_) || !std::ofstream(beside_))
-    throw Refusal(Exit::cannot_write,
-                  fmt::format("--json {}: cannot be written; name a file in a directory that exists "
-                              "and is yours",
-                              path_));
+    throw Refusal(
+        Exit::cannot_write,
+        fmt::format("--json {}: cannot be written; name a file in a directory that exists "
+                    "and is yours",
+                    path_));
   std::filesystem::remove(beside_);
 }
 

@@ -31,7 +31,8 @@ const Row* fastest_peer(const std::vector<Row>& rows);
 /// or bytes that no cache can have held faster than memory was seen to give them, by more than 5 %.
 std::string impossible(const Row& row, const Machine& machine);
 
-/// Everything a result says of a row besides its time, by name; README and plots use the same names.
+/// Everything a result says of a row besides its time, by name; README and plots use the same
+/// names.
 std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Machine& machine);
 
 /// Results in Google Benchmark's JSON. The file is written whole after every shape, beside its

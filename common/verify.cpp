@@ -36,8 +36,9 @@ constexpr double exact_limit = 0x1p24;
 // array as aligned as the allocation.
 constexpr std::size_t guard_words = 1024;
 constexpr std::uint32_t guard_tag = 0x7FE50000;
+constexpr float gap_value = std::bit_cast<float>(0x7FE70000u);
 constexpr unsigned char poison_byte = 0xFF;
-const float poison_value = std::bit_cast<float>(0xFFFFFFFFu);
+constexpr float poison_value = std::bit_cast<float>(0xFFFFFFFFu);
 
 const std::vector<std::uint32_t>& guard() {
   static const std::vector<std::uint32_t> words = [] {
@@ -145,7 +146,7 @@ class Matrix {
         row[c] = pair.first;
         if (c + 1 < cols) row[c + 1] = pair.second;
       }
-      std::fill(row + cols, row + ld, poison_value);
+      std::fill(row + cols, row + ld, gap_value);
     }
     return slab;
   }
@@ -164,7 +165,7 @@ class Matrix {
                         guard_bytes_);
       const auto wrong = std::mismatch(words.begin(), words.end(), guard().begin()).first;
       if (wrong != words.end())
-        return fmt::format("wrote outside {}, {} floats {}", name,
+        return fmt::format("wrote outside {}, from float {} {}", name,
                            after ? wrong - words.begin() + 1 : words.end() - wrong,
                            after ? "after its end" : "before its start");
     }
@@ -409,7 +410,7 @@ void Verifier::Parts::compare(Index row0, Index count, Comparison& result) {
       const auto [value, bound] = expected(r, c);
       const std::string want =
           exact ? fmt::format("{}", value) : fmt::format("{:.9g} +- {:.1g}", value, bound);
-      const std::string got = beta == 0 && untouched(first) ? "still the NaN it was poisoned with"
+      const std::string got = beta == 0 && untouched(first) ? "the NaN that C was filled with"
                                                             : fmt::format("{:.9g}", found[first]);
       result.first = fmt::format("C[{},{}] is {}, expected {}", row0 + r, c, got, want);
     }
@@ -434,8 +435,8 @@ Verdict Verifier::check(const Run& run) {
     return true;
   });
   if (result.wrong > 0)
-    return {.failure = fmt::format("{} ({} of {} elements wrong)", result.first, result.wrong,
-                                   C.rows * C.cols),
+    return {.failure = fmt::format("{} ({} of {} floats wrong)", result.first, result.wrong,
+                                   C.rows * C.ld),
             .worst = result.worst};
   return {.failure = {}, .exact = operands.parts_->exact(), .worst = result.worst};
 }

@@ -399,7 +399,9 @@ def tile_size(results: Results):
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("CPU rate (GFLOP/s)")
     axes[0].set_title("Step 03: rate and cache misses against T", pad=14)
-    axes[1].set_yscale("log")
+    shown = [misses_per_fma(row, kind, "L1") for row in counted for kind in MISS_KINDS]
+    if shown := [value for value in shown if value > 0]:
+        log_axis(axes[1].yaxis, min(shown) / 1.4, max(shown) * 1.4)
     axes[1].set_ylabel("L1 misses per FMA (lines)")
     axes[1].set_xlabel("T, side of the square tile (elements)")
     for ax in axes:
@@ -408,6 +410,9 @@ def tile_size(results: Results):
     return figure, caption_of(
         timed + counted, "Misses: the simulated L1 (set-associative, LRU), and the model"
     )
+
+
+MISS_KINDS = ("predicted", "simulated")
 
 
 def misses_per_fma(row: Row, kind: str, level: str) -> float:
@@ -471,7 +476,8 @@ def wavefronts(results: Results):
     ax.set_xlabel("wavefronts per request of a warp, mean over all requests")
     ax.set_title("Step 12: shared-memory wavefronts by layout")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure, caption_of(rows, f"Counted by executing the kernel, {show_shape(shape)}")
+    note = f"Counted by executing the kernel, {show_shape(shape)}"
+    return figure, caption_of(rows, note, counted=True)
 
 
 def predicted_counted(results: Results):
@@ -509,7 +515,7 @@ def predicted_counted(results: Results):
     ax.set_title("Predicted against counted")
     ax.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
     note = f"On the diagonal the model is exact: {equal} of {total} points agree to the byte"
-    return figure, caption_of(rows, note)
+    return figure, caption_of(rows, note, counted=True)
 
 
 def misses(results: Results):
@@ -549,7 +555,7 @@ def misses(results: Results):
         "Above the diagonal: misses that the fully associative model does not know. "
         "Hollow: rows of B a power of two apart, which compete for the same sets"
     )
-    return figure, caption_of(rows, note)
+    return figure, caption_of(rows, note, counted=True)
 
 
 def power_of_two(number: int) -> bool:

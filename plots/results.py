@@ -154,7 +154,7 @@ class Results:
         return max(shapes, key=lambda shape: (len(shapes[shape]), shape == spoken_of, shape))
 
     def best(self, step: str, device: Optional[str] = None, shape: Optional[Shape] = None) -> Row:
-        """The fastest row of a step: at `shape`, else at the machine's main shape, else anywhere."""
+        """The fastest row of a step: at `shape`, else at the main shape, else anywhere."""
         device = device or device_of(step)
         rows = [row for row in self.timed(device) if row.step == step]
         wanted = shape or self.main_shape(device)
@@ -219,11 +219,14 @@ def read_machine(context: dict) -> Machine:
 
 
 def read_file(path: Path) -> list:
-    """The rows of one file; repetitions are merged, failed runs and aggregates left out."""
+    """The rows of one file; repetitions are merged, failed runs and aggregates left out.
+
+    Runs are written as they were made, in random order; family_index is the step's own order.
+    """
     data = json.loads(path.read_text(encoding="utf-8"))
     machine = read_machine(data["context"])
     runs: dict = {}
-    for run in data["benchmarks"]:
+    for run in sorted(data["benchmarks"], key=lambda run: run.get("family_index", 0)):
         if run.get("run_type") == "aggregate" or run.get("error_occurred"):
             continue
         match = NAME.match(run["name"])

@@ -107,8 +107,11 @@ def spread_out(positions: list, gap: float) -> list:
     return moved
 
 
-def caption_of(rows: Iterable, note: str = "") -> str:
-    """What is shown, the machine and the date: what a reader needs to judge the figure alone."""
+def caption_of(rows: Iterable, note: str = "", counted: bool = False) -> str:
+    """What is shown, the machine and the date: what a reader needs to judge the figure alone.
+
+    counted: the figure shows counts, which repetitions do not change.
+    """
     rows = list(rows)
     machines = list({id(row.machine): row.machine for row in rows}.values())
     names = sorted({machine.name for machine in machines})
@@ -118,7 +121,7 @@ def caption_of(rows: Iterable, note: str = "") -> str:
         values = sorted({machine.facts[key] for machine in machines if machine.facts.get(key)})
         if values:
             words.append(f"{word} {'/'.join(values)}")
-    repeats = {len(row.rates) for row in rows if row.timed}
+    repeats = {len(row.rates) for row in rows if row.timed and not counted}
     if repeats and max(repeats) > 1:
         words.append(f"medians of {max(repeats)} runs, error bars: slowest and fastest")
     text = ". ".join(part.rstrip(".") for part in (note, ", ".join(words)) if part) + "."

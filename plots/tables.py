@@ -6,7 +6,7 @@
 
 Markers (MACHINE is a directory of plots/reference):
 
-    <!-- generated: ladder MACHINE -->                       every step's best row, linked to its page
+    <!-- generated: ladder MACHINE -->                       every step's best row, with links
     <!-- generated: step STEP MACHINE -->                    every row of one step at its main size
     <!-- generated: counts STEP MACHINE -->                  what executing the kernels counted
     <!-- generated: misses STEP MACHINE -->                  cache misses, model and simulation

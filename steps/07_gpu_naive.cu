@@ -13,9 +13,10 @@ namespace gemm {
 namespace {
 
 // C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
-template <int BM, int BN>
-__global__ __launch_bounds__(BM * BN) void naive(int M, int N, int K, const float* A,
-                                                 const float* B, float* C) {
+template <int BM, int BN, int threads>
+__global__ void __launch_bounds__(threads)
+    naive(int M, int N, int K, const float* A, const float* B, float* C) {
+  static_assert(threads == BM * BN, "one thread for each element of the block tile");
   const int tid = threadIdx.x;
   const int tiles_n = ceil_div(N, BN);
   const int row0 = blockIdx.x / tiles_n * BM, col0 = blockIdx.x % tiles_n * BN;
@@ -30,7 +31,7 @@ __global__ __launch_bounds__(BM * BN) void naive(int M, int N, int K, const floa
 template <Tile T>
 Run prepare(const Problem& p) {
   const auto [M, N, K] = p.shape;
-  return launch(naive<T.BM, T.BN>, grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
+  return launch(naive<T.BM, T.BN, T.threads()>, grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
 }
 
 // Every one of the M * N * K FMAs loads its two operands again.
@@ -39,14 +40,16 @@ Traffic traffic(Shape s) {
   return {.global_loaded = 4 * 2 * M * N * K, .global_stored = 4 * M * N};
 }
 
-constexpr Tile small{.BM = 16, .BN = 16};
-constexpr Tile large{.BM = 32, .BN = 32};
+template <Tile T>
+Kernel row() {
+  return {to_string(T), prepare<T>, traffic, T};
+}
 
-const Register step{{.name = "07_gpu_naive",
-                     .title = "GPU, one thread per element",
-                     .device = this_device,
-                     .kernels = {{"16x16 threads", prepare<small>, traffic, small},
-                                 {"32x32 threads", prepare<large>, traffic, large}}}};
+const Register step{
+    {.name = "07_gpu_naive",
+     .title = "GPU, one thread per element",
+     .device = this_device,
+     .kernels = {row<Tile{.BM = 16, .BN = 16}>(), row<Tile{.BM = 32, .BN = 32}>()}}};
 
 }  // namespace
 }  // namespace gemm

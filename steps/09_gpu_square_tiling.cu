@@ -15,11 +15,12 @@ namespace gemm {
 namespace {
 
 // C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
-template <int BM, int BN, int BK>
-__global__ __launch_bounds__(BM * BN) void square_tiled(int M, int N, int K, const float* A,
-                                                        const float* B, float* C) {
-  static_assert(BM == BN, "this step's tiles of C are square; step 10 lets go of that");
-  constexpr int threads = BM * BN;
+template <int BM, int BN, int BK, int threads, int blocks>
+__global__ void __launch_bounds__(threads, blocks)
+    square_tiled(int M, int N, int K, const float* A, const float* B, float* C) {
+  static_assert(threads == BM * BN, "one thread for each element of the block tile");
+  static_assert(BM == BN && BK % BN == 0, "square tiles; step 10 lets go of that");
+  constexpr int loads = BK / BN;  // of A, and as many of B, by each thread
   __shared__ float As[BM][BK];
   __shared__ float Bs[BK][BN];
   float acc = 0;
@@ -28,17 +29,24 @@ __global__ __launch_bounds__(BM * BN) void square_tiled(int M, int N, int K, con
   const int tiles_n = ceil_div(N, BN);
   const int row0 = blockIdx.x / tiles_n * BM, col0 = blockIdx.x % tiles_n * BN;
   const int tr = tid / BN, tc = tid % BN;
+  const int r = row0 + tr, c = col0 + tc;
 
   for (int k0 = 0; k0 < K; k0 += BK) {
-    // 1. global -> shared. Neighbouring threads take neighbouring addresses.
+    // 1. global -> shared. Neighbouring threads take neighbouring addresses, and a thread issues
+    // all
+    //    its loads before its first store, so that it waits for them together.
     //    Past an edge we store 0: it adds nothing, and the FMA loop needs no bounds check.
-    for (int i = tid; i < BM * BK; i += threads) {
-      const int r = i / BK, k = i % BK;
-      As[r][k] = row0 + r < M && k0 + k < K ? A[std::size_t(row0 + r) * K + k0 + k] : 0.0f;
+    float a[loads], b[loads];
+#pragma unroll
+    for (int l = 0; l < loads; ++l) {
+      const int ka = k0 + tc + l * BN, kb = k0 + tr + l * BM;
+      a[l] = r < M && ka < K ? A[std::size_t(r) * K + ka] : 0.0f;
+      b[l] = kb < K && c < N ? B[std::size_t(kb) * N + c] : 0.0f;
     }
-    for (int i = tid; i < BK * BN; i += threads) {
-      const int k = i / BN, c = i % BN;
-      Bs[k][c] = k0 + k < K && col0 + c < N ? B[std::size_t(k0 + k) * N + col0 + c] : 0.0f;
+#pragma unroll
+    for (int l = 0; l < loads; ++l) {
+      As[tr][tc + l * BN] = a[l];
+      Bs[tr + l * BM][tc] = b[l];
     }
     __syncthreads();  // the slice is whole before anyone reads it
 
@@ -48,27 +56,29 @@ __global__ __launch_bounds__(BM * BN) void square_tiled(int M, int N, int K, con
   }
 
   // 3. register -> global.
-  const int r = row0 + tr, c = col0 + tc;
   if (r < M && c < N) C[std::size_t(r) * N + c] = acc;
 }
 
 template <Tile T>
 Run prepare(const Problem& p) {
   const auto [M, N, K] = p.shape;
-  return launch(square_tiled<T.BM, T.BN, T.BK>, grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
+  return launch(square_tiled<T.BM, T.BN, T.BK, T.threads(), T.blocks>, grid_of(p.shape, T), M, N, K,
+                p.A, p.B, p.C);
 }
 
-constexpr Tile small{.BM = 16, .BN = 16, .BK = 16};
-constexpr Tile large{.BM = 32, .BN = 32, .BK = 32};
-constexpr Tile deep{.BM = 32, .BN = 32, .BK = 64};
+template <Tile T>
+Kernel row() {
+  return {to_string(T), prepare<T>, tiled_traffic(T), T};
+}
 
-const Register step{
-    {.name = "09_gpu_square_tiling",
-     .title = "GPU, square tiles in shared memory",
-     .device = this_device,
-     .kernels = {{"16x16x16", prepare<small>, tiled_traffic(small), small},
-                 {"32x32x32", prepare<large>, tiled_traffic(large), large},
-                 {"32x32x64", prepare<deep>, tiled_traffic(deep), deep}}}};
+const Register step{{.name = "09_gpu_square_tiling",
+                     .title = "GPU, square tiles in shared memory",
+                     .device = this_device,
+                     .kernels = {row<Tile{.BM = 16, .BN = 16, .BK = 16, .blocks = 8}>(),
+                                 row<Tile{.BM = 32, .BN = 32, .BK = 32}>(),
+                                 row<Tile{.BM = 32, .BN = 32, .BK = 32, .blocks = 2}>(),
+                                 row<Tile{.BM = 32, .BN = 32, .BK = 64, .blocks = 2}>(),
+                                 row<Tile{.BM = 32, .BN = 32, .BK = 128, .blocks = 2}>()}}};
 
 }  // namespace
 }  // namespace gemm

@@ -14,11 +14,11 @@ namespace gemm {
 namespace {
 
 // C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
-template <int BM, int BN, int BK, int TM>
-__global__ __launch_bounds__(BM / TM * BN) void thread_tiled(int M, int N, int K, const float* A,
-                                                             const float* B, float* C) {
-  static_assert(BM % TM == 0, "thread tiles must cover the block tile exactly");
-  constexpr int threads = BM / TM * BN;
+template <int BM, int BN, int BK, int TM, int threads, int blocks>
+__global__ void __launch_bounds__(threads, blocks)
+    thread_tiled(int M, int N, int K, const float* A, const float* B, float* C) {
+  static_assert(BM % TM == 0 && threads == BM / TM * BN,
+                "thread tiles cover the block tile exactly");
   __shared__ float As[BM][BK];
   __shared__ float Bs[BK][BN];
   float acc[TM] = {};
@@ -62,20 +62,25 @@ __global__ __launch_bounds__(BM / TM * BN) void thread_tiled(int M, int N, int K
 template <Tile T>
 Run prepare(const Problem& p) {
   const auto [M, N, K] = p.shape;
-  return launch(thread_tiled<T.BM, T.BN, T.BK, T.TM>, grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
+  return launch(thread_tiled<T.BM, T.BN, T.BK, T.TM, T.threads(), T.blocks>, grid_of(p.shape, T), M,
+                N, K, p.A, p.B, p.C);
 }
 
-constexpr Tile small{.BM = 64, .BN = 64, .BK = 8, .TM = 8};
-constexpr Tile deep{.BM = 64, .BN = 64, .BK = 32, .TM = 8};
-constexpr Tile tall{.BM = 128, .BN = 64, .BK = 16, .TM = 16};
+template <Tile T>
+Kernel row() {
+  return {to_string(T), prepare<T>, tiled_traffic(T), T};
+}
 
 const Register step{
     {.name = "10_gpu_thread_tiling",
      .title = "GPU, a column per thread",
      .device = this_device,
-     .kernels = {{"64x64x8, 8x1 per thread", prepare<small>, tiled_traffic(small), small},
-                 {"64x64x32, 8x1 per thread", prepare<deep>, tiled_traffic(deep), deep},
-                 {"128x64x16, 16x1 per thread", prepare<tall>, tiled_traffic(tall), tall}}}};
+     .kernels = {row<Tile{.BM = 64, .BN = 64, .BK = 8, .TM = 8, .blocks = 2}>(),
+                 row<Tile{.BM = 64, .BN = 64, .BK = 32, .TM = 8}>(),
+                 row<Tile{.BM = 64, .BN = 64, .BK = 32, .TM = 8, .blocks = 3}>(),
+                 row<Tile{.BM = 64, .BN = 64, .BK = 16, .TM = 16}>(),
+                 row<Tile{.BM = 64, .BN = 64, .BK = 16, .TM = 16, .blocks = 4}>(),
+                 row<Tile{.BM = 128, .BN = 64, .BK = 32, .TM = 16, .blocks = 2}>()}}};
 
 }  // namespace
 }  // namespace gemm

@@ -1,11 +1,11 @@
 // Step 11: register outer-product tiling.                       Before: 10_gpu_thread_tiling.cu
-// Idea    A thread owns a TM x TN patch of C and keeps it in registers. For every k it reads TM
-//         values of A and TN of B from shared memory and adds their outer product to the patch.
+// Idea    A thread owns TM x TN elements of C and keeps them in registers. For every k it reads TM
+//         values of A and TN of B from shared memory and adds their outer product to them.
 // Why     Step 10 made 9 shared loads for 8 FMAs. Here TM + TN loads feed TM * TN FMAs: 16 loads
 //         for 64 FMAs at 8 x 8, 4.5 times fewer per FMA.
 // Bytes   Global: 2 BM BN / (4 (BM + BN)) FLOP/byte = 32 at 128 x 128.
 //         Shared: 2 TM TN / (4 (TM + TN)) FLOP/byte = 2 at 8 x 8.
-// Limit   Loads are 4 bytes at a time, and lanes of a warp collide in shared memory's banks.
+// Limit   Loads are 4 bytes at a time, and the rows of A that a warp reads meet in one bank.
 // More    docs/11_gpu_register_tiling.md      Run   build/steps/11_gpu_register_tiling --m 4096
 
 #include "common/launch.hpp"
@@ -15,12 +15,11 @@ namespace gemm {
 namespace {
 
 // C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
-template <int BM, int BN, int BK, int TM, int TN>
-__global__ __launch_bounds__(BM / TM * (BN / TN)) void register_tiled(int M, int N, int K,
-                                                                      const float* A,
-                                                                      const float* B, float* C) {
-  static_assert(BM % TM == 0 && BN % TN == 0, "thread tiles must cover the block tile exactly");
-  constexpr int threads = BM / TM * (BN / TN);
+template <int BM, int BN, int BK, int TM, int TN, int threads, int blocks>
+__global__ void __launch_bounds__(threads, blocks)
+    register_tiled(int M, int N, int K, const float* A, const float* B, float* C) {
+  static_assert(BM % TM == 0 && BN % TN == 0 && threads == BM / TM * (BN / TN),
+                "thread tiles cover the block tile exactly");
   __shared__ float As[BM][BK];
   __shared__ float Bs[BK][BN];
   float acc[TM][TN] = {};
@@ -28,7 +27,9 @@ __global__ __launch_bounds__(BM / TM * (BN / TN)) void register_tiled(int M, int
   const int tid = threadIdx.x;
   const int tiles_n = ceil_div(N, BN);
   const int row0 = blockIdx.x / tiles_n * BM, col0 = blockIdx.x % tiles_n * BN;
-  const int tr = tid / (BN / TN) * TM, tc = tid % (BN / TN) * TN;
+  // TM neighbouring rows, and TN columns that are BN / TN apart: neighbouring threads then read
+  // neighbouring elements of Bs and write neighbouring elements of C.
+  const int tr = tid / (BN / TN) * TM, tc = tid % (BN / TN);
 
   for (int k0 = 0; k0 < K; k0 += BK) {
     // 1. global -> shared. Neighbouring threads take neighbouring addresses.
@@ -43,15 +44,16 @@ __global__ __launch_bounds__(BM / TM * (BN / TN)) void register_tiled(int M, int
     }
     __syncthreads();  // the slice is whole before anyone reads it
 
-    // 2. shared -> registers, then the outer product. Unrolled: acc must be indexed by constants,
-    //    or it leaves the registers for local memory.
-#pragma unroll
+    // 2. shared -> registers, then the outer product. i and j are unrolled: acc must be indexed by
+    //    constants, or it leaves the registers for local memory. k is unrolled by 2 only: with all
+    //    BK steps in sight the compiler loads so far ahead that it runs out of registers.
+#pragma unroll 2
     for (int k = 0; k < BK; ++k) {
       float a[TM], b[TN];
 #pragma unroll
       for (int i = 0; i < TM; ++i) a[i] = As[tr + i][k];
 #pragma unroll
-      for (int j = 0; j < TN; ++j) b[j] = Bs[k][tc + j];
+      for (int j = 0; j < TN; ++j) b[j] = Bs[k][tc + j * (BN / TN)];
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -65,7 +67,7 @@ __global__ __launch_bounds__(BM / TM * (BN / TN)) void register_tiled(int M, int
   for (int i = 0; i < TM; ++i)
 #pragma unroll
     for (int j = 0; j < TN; ++j) {
-      const int r = row0 + tr + i, c = col0 + tc + j;
+      const int r = row0 + tr + i, c = col0 + tc + j * (BN / TN);
       if (r < M && c < N) C[std::size_t(r) * N + c] = acc[i][j];
     }
 }
@@ -73,23 +75,24 @@ __global__ __launch_bounds__(BM / TM * (BN / TN)) void register_tiled(int M, int
 template <Tile T>
 Run prepare(const Problem& p) {
   const auto [M, N, K] = p.shape;
-  return launch(register_tiled<T.BM, T.BN, T.BK, T.TM, T.TN>, grid_of(p.shape, T), M, N, K, p.A,
-                p.B, p.C);
+  return launch(register_tiled<T.BM, T.BN, T.BK, T.TM, T.TN, T.threads(), T.blocks>,
+                grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
 }
 
-constexpr Tile small{.BM = 64, .BN = 64, .BK = 8, .TM = 4, .TN = 4};
-constexpr Tile wide{.BM = 64, .BN = 128, .BK = 16, .TM = 8, .TN = 4};
-constexpr Tile large{.BM = 128, .BN = 128, .BK = 8, .TM = 8, .TN = 8};
-constexpr Tile deep{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8};
+template <Tile T>
+Kernel row() {
+  return {to_string(T), prepare<T>, tiled_traffic(T), T};
+}
 
 const Register step{
     {.name = "11_gpu_register_tiling",
      .title = "GPU, outer product in registers",
      .device = this_device,
-     .kernels = {{"64x64x8, 4x4 per thread", prepare<small>, tiled_traffic(small), small},
-                 {"64x128x16, 8x4 per thread", prepare<wide>, tiled_traffic(wide), wide},
-                 {"128x128x8, 8x8 per thread", prepare<large>, tiled_traffic(large), large},
-                 {"128x128x16, 8x8 per thread", prepare<deep>, tiled_traffic(deep), deep}}}};
+     .kernels = {row<Tile{.BM = 64, .BN = 64, .BK = 16, .TM = 4, .TN = 4, .blocks = 3}>(),
+                 row<Tile{.BM = 64, .BN = 128, .BK = 16, .TM = 8, .TN = 4, .blocks = 3}>(),
+                 row<Tile{.BM = 128, .BN = 128, .BK = 8, .TM = 8, .TN = 8, .blocks = 2}>(),
+                 row<Tile{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 2}>(),
+                 row<Tile{.BM = 128, .BN = 128, .BK = 32, .TM = 8, .TN = 8, .blocks = 2}>()}}};
 
 }  // namespace
 }  // namespace gemm

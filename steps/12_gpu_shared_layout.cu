@@ -37,14 +37,14 @@ struct Swizzled {
 };
 
 // C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
-template <template <int, int> class Layout, int BM, int BN, int BK, int TM, int TN>
-__global__ __launch_bounds__(BM / TM * (BN / TN)) void shared_layout(int M, int N, int K,
-                                                                     const float* A,
-                                                                     const float* B, float* C) {
-  static_assert(BM % TM == 0 && BN % TN == 0, "thread tiles must cover the block tile exactly");
+template <template <int, int> class Layout, int BM, int BN, int BK, int TM, int TN, int threads,
+          int blocks>
+__global__ void __launch_bounds__(threads, blocks)
+    shared_layout(int M, int N, int K, const float* A, const float* B, float* C) {
+  static_assert(BM % TM == 0 && BN % TN == 0 && threads == BM / TM * (BN / TN),
+                "thread tiles cover the block tile exactly");
   static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "every access moves four floats");
   using AsLayout = Layout<BM, BK>;
-  constexpr int threads = BM / TM * (BN / TN);
   constexpr int row_step = BM / (TM / 4), col_step = BN / (TN / 4);
   alignas(16) __shared__ float As[AsLayout::floats];  // (BK, BM): one column of A after another
   alignas(16) __shared__ float Bs[BK][BN];
@@ -53,7 +53,7 @@ __global__ __launch_bounds__(BM / TM * (BN / TN)) void shared_layout(int M, int 
   const int tid = threadIdx.x;
   const int tiles_n = ceil_div(N, BN);
   const int row0 = blockIdx.x / tiles_n * BM, col0 = blockIdx.x % tiles_n * BN;
-  // A thread's patch is TM/4 x TN/4 pieces of 4 x 4, row_step and col_step apart: neighbouring
+  // A thread owns TM/4 x TN/4 pieces of 4 x 4 elements, row_step and col_step apart: neighbouring
   // threads then read neighbouring 16 bytes.
   const int tr = tid / (BN / TN) * 4, tc = tid % (BN / TN) * 4;
 
@@ -103,26 +103,26 @@ __global__ __launch_bounds__(BM / TM * (BN / TN)) void shared_layout(int M, int 
 template <template <int, int> class Layout, Tile T>
 Run prepare(const Problem& p) {
   const auto [M, N, K] = p.shape;
-  return launch(shared_layout<Layout, T.BM, T.BN, T.BK, T.TM, T.TN>, grid_of(p.shape, T), M, N, K,
-                p.A, p.B, p.C);
+  return launch(shared_layout<Layout, T.BM, T.BN, T.BK, T.TM, T.TN, T.threads(), T.blocks>,
+                grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
 }
 
-constexpr Tile small{.BM = 64, .BN = 64, .BK = 16, .TM = 4, .TN = 4};
-constexpr Tile large{.BM = 128, .BN = 128, .BK = 8, .TM = 8, .TN = 8};
-constexpr Tile deep{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8};
+template <template <int, int> class Layout, Tile T>
+Kernel row(const std::string& layout) {
+  return {layout + " " + to_string(T), prepare<Layout, T>, tiled_traffic(T), T};
+}
 
-const Register step{
-    {.name = "12_gpu_shared_layout",
-     .title = "GPU, layout of shared memory",
-     .device = this_device,
-     .kernels = {
-         {"swizzled 64x64x16, 4x4", prepare<Swizzled, small>, tiled_traffic(small), small},
-         {"plain 128x128x8, 8x8", prepare<Plain, large>, tiled_traffic(large), large},
-         {"padded 128x128x8, 8x8", prepare<Padded, large>, tiled_traffic(large), large},
-         {"swizzled 128x128x8, 8x8", prepare<Swizzled, large>, tiled_traffic(large), large},
-         {"plain 128x128x16, 8x8", prepare<Plain, deep>, tiled_traffic(deep), deep},
-         {"padded 128x128x16, 8x8", prepare<Padded, deep>, tiled_traffic(deep), deep},
-         {"swizzled 128x128x16, 8x8", prepare<Swizzled, deep>, tiled_traffic(deep), deep}}}};
+constexpr Tile large{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 2};
+constexpr Tile wide{.BM = 64, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 4};
+constexpr Tile small{.BM = 64, .BN = 64, .BK = 16, .TM = 4, .TN = 4, .blocks = 3};
+
+const Register step{{.name = "12_gpu_shared_layout",
+                     .title = "GPU, layout of shared memory",
+                     .device = this_device,
+                     .kernels = {row<Plain, large>("plain"), row<Padded, large>("padded"),
+                                 row<Swizzled, large>("swizzled"), row<Plain, wide>("plain"),
+                                 row<Padded, wide>("padded"), row<Swizzled, wide>("swizzled"),
+                                 row<Swizzled, small>("swizzled")}}};
 
 }  // namespace
 }  // namespace gemm

@@ -27,13 +27,12 @@ constexpr int swizzled(int k, int m) {
 }
 
 // C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
-template <Loads loads, int BM, int BN, int BK, int TM, int TN>
-__global__ __launch_bounds__(BM / TM * (BN / TN)) void double_buffered(int M, int N, int K,
-                                                                       const float* A,
-                                                                       const float* B, float* C) {
-  static_assert(BM % TM == 0 && BN % TN == 0, "thread tiles must cover the block tile exactly");
+template <Loads loads, int BM, int BN, int BK, int TM, int TN, int threads, int blocks>
+__global__ void __launch_bounds__(threads, blocks)
+    double_buffered(int M, int N, int K, const float* A, const float* B, float* C) {
+  static_assert(BM % TM == 0 && BN % TN == 0 && threads == BM / TM * (BN / TN),
+                "thread tiles cover the block tile exactly");
   static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "every access moves four floats");
-  constexpr int threads = BM / TM * (BN / TN);
   constexpr int row_step = BM / (TM / 4), col_step = BN / (TN / 4);
   constexpr int a_loads = BM * BK / 4 / threads, b_loads = BK * BN / 4 / threads;
   static_assert(a_loads * threads * 4 == BM * BK && b_loads * threads * 4 == BK * BN,
@@ -89,7 +88,7 @@ __global__ __launch_bounds__(BM / TM * (BN / TN)) void double_buffered(int M, in
     // 1. Ask for the next slice. Nobody needs the values yet, so nobody waits.
     if (loads == Loads::before_compute && more) load(k0 + BK);
 
-    // 2. shared -> registers, then the outer product.
+      // 2. shared -> registers, then the outer product.
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       alignas(16) float a[TM], b[TN];
@@ -122,25 +121,28 @@ __global__ __launch_bounds__(BM / TM * (BN / TN)) void double_buffered(int M, in
 template <Loads loads, Tile T>
 Run prepare(const Problem& p) {
   const auto [M, N, K] = p.shape;
-  return launch(double_buffered<loads, T.BM, T.BN, T.BK, T.TM, T.TN>, grid_of(p.shape, T), M, N, K,
-                p.A, p.B, p.C);
+  return launch(double_buffered<loads, T.BM, T.BN, T.BK, T.TM, T.TN, T.threads(), T.blocks>,
+                grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
 }
 
-constexpr Tile small{.BM = 64, .BN = 64, .BK = 16, .TM = 4, .TN = 4};
-constexpr Tile large{.BM = 128, .BN = 128, .BK = 8, .TM = 8, .TN = 8};
-constexpr Tile deep{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8};
+template <Loads loads, Tile T>
+Kernel row(const std::string& order) {
+  return {order + " " + to_string(T), prepare<loads, T>, tiled_traffic(T), T};
+}
+
 constexpr auto after = Loads::after_compute, before = Loads::before_compute;
+constexpr Tile alone{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8};
+constexpr Tile pair{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 2};
+constexpr Tile wide{.BM = 64, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 3};
+constexpr Tile tall{.BM = 256, .BN = 128, .BK = 16, .TM = 16, .TN = 8};
 
 const Register step{
     {.name = "13_gpu_double_buffering",
      .title = "GPU, double buffering",
      .device = this_device,
-     .kernels = {
-         {"load after 128x128x8, 8x8", prepare<after, large>, tiled_traffic(large), large},
-         {"load before 128x128x8, 8x8", prepare<before, large>, tiled_traffic(large), large},
-         {"load after 128x128x16, 8x8", prepare<after, deep>, tiled_traffic(deep), deep},
-         {"load before 128x128x16, 8x8", prepare<before, deep>, tiled_traffic(deep), deep},
-         {"load before 64x64x16, 4x4", prepare<before, small>, tiled_traffic(small), small}}}};
+     .kernels = {row<after, alone>("load after"), row<before, alone>("load before"),
+                 row<after, pair>("load after"), row<before, pair>("load before"),
+                 row<before, wide>("load before"), row<before, tall>("load before")}}};
 
 }  // namespace
 }  // namespace gemm

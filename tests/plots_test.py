@@ -53,7 +53,7 @@ def context(step, device, levels, peak):
 
 
 def runs(step, kernel, shape, gflops, counters, repeats=3):
-    """Repetitions that lie 2 % apart, the middle one at `gflops`, and an aggregate to be ignored."""
+    """Repetitions 2 % apart, the middle one at `gflops`, and an aggregate to be ignored."""
     M, N, K = shape
     name = f"{step}/{kernel}/{M}x{N}x{K}/manual_time"
     entries = []
@@ -207,6 +207,14 @@ class Reading(PlotsTest):
             entry["error_occurred"] = True
         write_file(self.machine, "a.json", context("07_gpu_naive", "gpu", [], 0), entries)
         self.assertEqual(Results(self.machine).rows, [])
+
+    def test_rows_keep_the_order_of_the_step_whatever_order_they_ran_in(self):
+        entries = []
+        for place, kernel in ((2, "c"), (0, "a"), (1, "b")):
+            for run in runs("12_gpu_shared_layout", kernel, (8, 8, 8), 1.0, {}):
+                entries.append({**run, "family_index": place})
+        write_file(self.machine, "a.json", context("12_gpu_shared_layout", "gpu", [], 0), entries)
+        self.assertEqual([row.kernel for row in Results(self.machine).rows], ["a", "b", "c"])
 
     def test_a_row_timed_in_one_file_and_counted_in_another_is_one_row(self):
         words, shape = context("01_cpu_naive", "cpu", [], 0), (8, 8, 8)

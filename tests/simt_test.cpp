@@ -74,7 +74,7 @@ class Emulator : public testing::Test {
  protected:
   Emulator() : in(elements), out(elements, 0.0f) { std::iota(in.begin(), in.end(), 0.0f); }
 
-  simt::Counts counts(const Run& run) {
+  simt::Counts counts(const gemm::Run& run) {
     simt::Count count;
     run.start(nullptr);
     return count.result();
@@ -94,7 +94,7 @@ void expect(const simt::Requests& got, std::int64_t bytes, std::int64_t requests
 }
 
 TEST_F(Emulator, CountsSectorsOfGlobalRequests) {
-  for (const auto [stride, sectors] : {std::pair{0, 1}, {1, 4}, {2, 8}, {8, 32}, {64, 32}}) {
+  for (const auto& [stride, sectors] : {std::pair{0, 1}, {1, 4}, {2, 8}, {8, 32}, {64, 32}}) {
     const simt::Counts c = counts(faults::load_floats(in.data(), out.data(), stride));
     expect(c.global_load, 32 * 4, 1, sectors);
     expect(c.global_store, 32 * 4, 1, 4);
@@ -113,13 +113,13 @@ TEST_F(Emulator, CountsAVectorAsOneAccess) {
 }
 
 TEST_F(Emulator, CountsWavefrontsOfSharedRequests) {
-  for (const auto [stride, wavefronts] : {std::pair{0, 1}, {1, 1}, {2, 2}, {3, 1}, {32, 32}}) {
+  for (const auto& [stride, wavefronts] : {std::pair{0, 1}, {1, 1}, {2, 2}, {3, 1}, {32, 32}}) {
     const simt::Counts c = counts(faults::load_shared(in.data(), out.data(), stride));
     expect(c.shared_store, 32 * 32 * 4, 32, 32);
     expect(c.shared_load, 32 * 4, 1, wavefronts);
     EXPECT_EQ(c.barriers, 1);
   }
-  for (const auto [sharing, wavefronts] : {std::pair{1, 4}, {2, 2}, {4, 1}, {32, 1}}) {
+  for (const auto& [sharing, wavefronts] : {std::pair{1, 4}, {2, 2}, {4, 1}, {32, 1}}) {
     const simt::Counts c = counts(faults::load_shared_vectors(in.data(), out.data(), sharing));
     expect(c.shared_store, 32 * 16, 1, 4);
     expect(c.shared_load, 32 * 16, 1, wavefronts);
@@ -153,7 +153,7 @@ TEST_F(Emulator, NamesTheLinesOfAccesses) {
 
 TEST_F(Emulator, AddsLaunchesUntilTheCollectorEnds) {
   simt::Count outer;
-  const Run run = faults::load_floats(in.data(), out.data(), 1);
+  const gemm::Run run = faults::load_floats(in.data(), out.data(), 1);
   run.start(nullptr);
   {
     simt::Count inner;
@@ -221,7 +221,7 @@ TEST_P(PlantedFault, IsFoundWithItsLine) {
   const simt::DeviceBuffer in_buffer(in.data(), 64 * sizeof(float), "in");
   const simt::DeviceBuffer out_buffer(out.data(), 64 * sizeof(float), "out");
   const Planted& planted = GetParam();
-  const Run run = planted.prepare(in.data(), out.data());
+  const gemm::Run run = planted.prepare(in.data(), out.data());
   // Twice: a fault leaves nothing behind.
   for (int turn = 0; turn < 2; ++turn) {
     try {
@@ -286,7 +286,7 @@ class Speed : public testing::Test {
       for (const Kernel& kernel : step.kernels) {
         if (step.device != Device::emulator || step.name != step_name || kernel.name != kernel_name)
           continue;
-        const Run run = kernel.prepare({{n, n, n}, A.data(), B.data(), C.data(), n, n, n});
+        const gemm::Run run = kernel.prepare({{n, n, n}, A.data(), B.data(), C.data(), n, n, n});
         const auto begin = std::chrono::steady_clock::now();
         run.start(nullptr);
         const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;

@@ -76,9 +76,9 @@ TEST_F(VerifyTest, AnEmptyKernelIsSeen) {
   Operands operands(*backend_, shape_, Init::integers);
   Verifier verifier(*backend_, operands);
   EXPECT_EQ(verifier.check(honest(operands.problem())).failure, "");
-  const Run nothing{[](Stream) {}};
+  const auto nothing = [](Stream) {};
   EXPECT_TRUE(
-      contains(verifier.check(nothing).failure, "C[0,0] is still the NaN it was poisoned with"));
+      contains(verifier.check({nothing}).failure, "C[0,0] is the NaN that C was filled with"));
 }
 
 TEST_F(VerifyTest, TheFirstWrongElementIsNamed) {
@@ -87,7 +87,7 @@ TEST_F(VerifyTest, TheFirstWrongElementIsNamed) {
     p.C[4 * p.ldc + 9] += 1;
   });
   EXPECT_TRUE(contains(found, "C[4,7] is "));
-  EXPECT_TRUE(contains(found, "(2 of 391 elements wrong)"));
+  EXPECT_TRUE(contains(found, "(2 of 391 floats wrong)"));
 }
 
 TEST_F(VerifyTest, OneRoundingInTheLastPlaceOfAnIntegerIsWrong) {
@@ -113,9 +113,9 @@ TEST_F(VerifyTest, AnErrorAboveTheBoundFailsAndOneBelowPasses) {
 
 TEST_F(VerifyTest, WhatLiesAroundCIsGuarded) {
   EXPECT_EQ(failure([](const Problem& p) { p.C[p.shape.M * p.ldc] = 1; }),
-            "wrote outside C, 1 floats after its end");
+            "wrote outside C, from float 1 after its end");
   EXPECT_EQ(failure([](const Problem& p) { p.C[-1] = 1; }),
-            "wrote outside C, 1 floats before its start");
+            "wrote outside C, from float 1 before its start");
   EXPECT_TRUE(contains(failure([](const Problem& p) { p.C[3 * p.ldc + p.shape.N] = 1; },
                                Init::integers, {.ldc = 30}),
                        "wrote into the gap after row 3 of C, at column 23"));
@@ -127,7 +127,7 @@ TEST_F(VerifyTest, InputsMustStayAsTheyWere) {
   EXPECT_EQ(failure([](const Problem& p) { const_cast<float*>(p.B)[p.shape.K * p.ldb - 1] = 9; }),
             "wrote into B, at [28,22]");
   EXPECT_EQ(failure([](const Problem& p) { const_cast<float*>(p.B)[-2] = 9; }),
-            "wrote outside B, 2 floats before its start");
+            "wrote outside B, from float 2 before its start");
 }
 
 TEST_F(VerifyTest, AKernelIsNotBlamedForTheOneBefore) {

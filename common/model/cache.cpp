@@ -49,8 +49,6 @@ double tiled_misses(Shape s, Shape t, const Lines& lines) {
   const double tile_b = t.K * row_of_b, tile_c = t.M * row_of_b;
   const double panel_a = lines.whole(t.M, K), panel_b = K * row_of_b;
 
-  double a = lines.whole(M, K), b = lines.cut(K, t.N, N), c = lines.cut(M, t.N, N);
-
   // From k to k + 1 the row of C and the line of A wait for one row of B to pass.
   const bool row_stays = lines.hold(2 * row_of_b + 1);
   // From row i to i + 1 the tile of B waits for itself, a row of A and two of C.
@@ -62,8 +60,14 @@ double tiled_misses(Shape s, Shape t, const Lines& lines) {
   // From row0 to row0 + BM all of B waits for itself, two panels of A and one of C.
   const bool all_b_stays = lines.hold(lines.whole(K, N) + 2 * panel_a + lines.whole(t.M, N));
 
+  double a = lines.whole(M, K), b = lines.whole(K, N), c = lines.whole(M, N);
+  // A line that two tiles share is fetched for both, unless it waits no longer than a panel of A.
+  if (!panel_a_stays) {
+    a *= tiles_n;
+    b = lines.cut(K, t.N, N);
+    c = lines.cut(M, t.N, N);
+  }
   if (!all_b_stays) b *= tile_b_stays || t.M == 1 ? tiles_m : M;
-  if (!panel_a_stays) a *= tiles_n;
   if (!row_stays) {
     a *= std::min(lines.b, K);
     c *= K;
@@ -80,16 +84,16 @@ class Recursion {
 
   double misses(Shape block) {
     if (fits(block)) return a(block) + b(block) + c(block);
-    const int longest = std::max({block.M, block.N, block.K});
-    if (longest <= leaf_) return leaf_misses(block);
+    if (is_leaf(block)) return leaf_misses(block);
 
     const auto [known, is_new] = known_.try_emplace({block.M, block.N, block.K}, 0.0);
-    if (is_new) known->second = halves_misses(block, longest);
+    if (is_new) known->second = halves_misses(block);
     return known->second;
   }
 
  private:
-  double halves_misses(Shape block, int longest) {
+  double halves_misses(Shape block) {
+    const int longest = std::max({block.M, block.N, block.K});
     const int half = recursion_half(longest);
     Shape first = block, second = block;
     int Shape::*const cut = block.M == longest   ? &Shape::M
@@ -97,16 +101,22 @@ class Recursion {
                                                  : &Shape::K;
     first.*cut = half;
     second.*cut = longest - half;
-    // Two halves have one operand in common, which the second finds in the cache if both fit.
-    const double common = cut == &Shape::M ? b(block) : cut == &Shape::N ? a(block) : c(block);
-    return misses(first) + misses(second) - (fits(first) && fits(second) ? common : 0.0);
+    // Two leaves above each other use the same block of B, whose lines were all touched lately.
+    // What other halves have in common is too old to be there, or their parent would fit.
+    const bool same_b = cut == &Shape::M && is_leaf(first) && b_stays(first);
+    return misses(first) + misses(second) - (same_b ? b(block) : 0.0);
   }
 
   double leaf_misses(Shape block) const {
-    const bool b_stays =
-        lines_.hold(b(block) + lines_.block(1, block.K, s_.K) + 2 * lines_.block(1, block.N, s_.N));
-    return a(block) + b(block) * (b_stays ? 1 : block.M) + c(block);
+    return a(block) + b(block) * (b_stays(block) ? 1 : block.M) + c(block);
   }
+
+  // From row i to i + 1 of a leaf, B waits for itself, a row of A and two of C.
+  bool b_stays(Shape leaf) const {
+    return lines_.hold(b(leaf) + lines_.block(1, leaf.K, s_.K) + 2 * lines_.block(1, leaf.N, s_.N));
+  }
+
+  bool is_leaf(Shape block) const { return std::max({block.M, block.N, block.K}) <= leaf_; }
 
   double a(Shape block) const { return lines_.block(block.M, block.K, s_.K); }
   double b(Shape block) const { return lines_.block(block.K, block.N, s_.N); }
@@ -123,12 +133,13 @@ bool empty(Shape s) { return s.M == 0 || s.N == 0 || s.K == 0; }
 
 double lines_of_c(Shape s, Cache cache) { return Lines(cache).whole(s.M, s.N); }
 
-// Steps 03 and 04 zero all of C first. It is still there afterwards if everything fits together.
-double zeroing_misses(Shape s, Cache cache) {
+// A, B and C side by side: the least that must be fetched, and all that is if it fits.
+double compulsory_lines(Shape s, Cache cache) {
   const Lines lines(cache);
-  const double c = lines.whole(s.M, s.N);
-  return lines.hold(lines.whole(s.M, s.K) + lines.whole(s.K, s.N) + c) ? 0.0 : c;
+  return lines.whole(s.M, s.K) + lines.whole(s.K, s.N) + lines.whole(s.M, s.N);
 }
+
+bool everything_fits(Shape s, Cache cache) { return Lines(cache).hold(compulsory_lines(s, cache)); }
 
 }  // namespace
 
@@ -158,13 +169,15 @@ double loop_order_misses(Shape s, Cache cache) {
 
 double square_tiling_misses(Shape s, int T, Cache cache) {
   if (empty(s)) return lines_of_c(s, cache);
+  if (everything_fits(s, cache)) return compulsory_lines(s, cache);
   const Shape tile{std::min(T, s.M), std::min(T, s.N), std::min(T, s.K)};
-  return zeroing_misses(s, cache) + tiled_misses(s, tile, Lines(cache));
+  return lines_of_c(s, cache) + tiled_misses(s, tile, Lines(cache));
 }
 
 double recursive_misses(Shape s, int leaf, Cache cache) {
   if (empty(s)) return lines_of_c(s, cache);
-  return zeroing_misses(s, cache) + Recursion(s, leaf, cache).misses(s);
+  if (everything_fits(s, cache)) return compulsory_lines(s, cache);
+  return lines_of_c(s, cache) + Recursion(s, leaf, cache).misses(s);
 }
 
 }  // namespace gemm

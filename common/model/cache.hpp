@@ -33,7 +33,8 @@ double loop_order_misses(Shape shape, Cache cache);
 /// C; past that the tile of C, then the tile of B is fetched again and again.
 double square_tiling_misses(Shape shape, int T, Cache cache);
 
-/// Misses of step 04's recursion: a block is fetched once when A's, B's and C's parts of it fit.
+/// Misses of step 04's recursion: a block is fetched once when A's, B's and C's parts of it fit. An
+/// upper bound, since what one block leaves in the cache may serve the next.
 /// Theta(M N K / (b sqrt(Z))): Frigo, Leiserson, Prokop and Ramachandran, FOCS 1999.
 double recursive_misses(Shape shape, int leaf, Cache cache);
 

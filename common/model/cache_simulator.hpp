@@ -36,13 +36,13 @@ class CacheSimulator {
   // Each set lists its lines, the most recently used one first.
   struct Level {
     std::vector<std::uint64_t> lines;
-    std::uint64_t sets = 1;
+    std::uint64_t set_mask = 0;
     std::size_t ways = 1;
     std::int64_t misses = 0;
 
     // True when the line was there. It is the most recently used one afterwards.
     bool touch(std::uint64_t line) {
-      std::uint64_t* const set = &lines[line % sets * ways];
+      std::uint64_t* const set = &lines[(line & set_mask) * ways];
       return set[0] == line || touch_deeper(set, line);
     }
     bool touch_deeper(std::uint64_t* set, std::uint64_t line);

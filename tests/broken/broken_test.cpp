@@ -25,7 +25,7 @@ struct Case {
 constexpr Shape shape{65, 96, 97};
 
 std::vector<Case> cases() {
-  const std::string missed = "still the NaN it was poisoned with", wrong = "expected";
+  const std::string missed = "the NaN that C was filled with", wrong = "expected";
   const BlasTerms wide_a{.lda = 100}, wide_b{.ldb = 101}, wide_c{.ldc = 102},
       everything{.lda = 100, .ldb = 101, .ldc = 102, .alpha = 2, .beta = -1};
   return {
@@ -42,12 +42,12 @@ std::vector<Case> cases() {
       {"too many threads", "launching the kernel", "threads"},
       {"ignored lda", "C[1,0] is nan", "C[1,0] is nan", Init::integers, wide_a},
       {"ignored ldb", "is nan", "is nan", Init::integers, wide_b},
-      {"ignored ldc", "C[0,96]", "C[0,96]", Init::integers, wide_c},
+      {"ignored ldc", "gap after row 0 of C", "gap after row 0 of C", Init::integers, wide_c},
       {"ignored beta", wrong, wrong, Init::integers, everything},
-      {"reads C at beta zero", "nan", "nan"},
+      {"reads C at beta zero", "C[0,0] is nan", missed},
       {"silent TF32", wrong, wrong, Init::uniform},
       {"silent TF32", "", "", Init::integers},
-      {"wrote outside C", "wrote outside C, 96 floats after its end", "out of bounds"},
+      {"wrote outside C", "wrote outside C, from float 1 after its end", "out of bounds"},
       {"wrote into A", "wrote into A, at [1,2]", "wrote into A, at [1,2]"},
   };
 }

@@ -1,0 +1,45 @@
+// A step of good and bad kernels: what the one main does with each of them.
+#include "common/error.hpp"
+#include "common/gemm.hpp"
+#include "common/model/traffic.hpp"
+
+namespace gemm {
+namespace {
+
+// C[M,N] = A[M,K] * B[K,N] with the sum over the first `terms` of K.
+void multiply(const Problem& p, int terms) {
+  for (int i = 0; i < p.shape.M; ++i)
+    for (int j = 0; j < p.shape.N; ++j) {
+      float acc = 0;
+      for (int k = 0; k < terms; ++k) acc += p.A[i * p.lda + k] * p.B[k * p.ldb + j];
+      p.C[i * p.ldc + j] = acc;
+    }
+}
+
+Run right(const Problem& p) {
+  return {[p](Stream) { multiply(p, p.shape.K); }};
+}
+
+Run forgetful(const Problem& p) {
+  return {[p](Stream) { multiply(p, p.shape.K - 1); }};
+}
+
+Run failing(const Problem&) {
+  return {[](Stream) { throw Refusal(Exit::device_error, "the device does not answer"); }};
+}
+
+Traffic traffic(Shape s) { return {.global_loaded = compulsory_bytes(s)}; }
+
+std::string even(Shape s) { return s.K % 2 ? "K must be even" : ""; }
+
+const Register step{
+    {.name = "troubles",
+     .title = "good and bad kernels",
+     .device = this_device,
+     .kernels = {{.name = "right", .prepare = right, .traffic = traffic},
+                 {.name = "forgetful", .prepare = forgetful, .traffic = traffic},
+                 {.name = "failing", .prepare = failing, .traffic = traffic},
+                 {.name = "picky", .prepare = right, .traffic = traffic, .supports = even}}}};
+
+}  // namespace
+}  // namespace gemm
