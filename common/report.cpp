@@ -108,7 +108,9 @@ void print_times(const std::vector<Row>& rows, const Machine& machine) {
                      verdict_of(row)});
   }
   print_table(lines);
-  fmt::print("  global, shared: FLOP for each byte that the code asks for.\n");
+  fmt::print(
+      "  spread: between the quartiles. global, shared: FLOP for each byte that the code asks "
+      "for.\n");
 }
 
 std::string show_accesses(const WarpAccesses& loads, const WarpAccesses& stores) {
@@ -189,9 +191,8 @@ std::string roof_of(const Row& row, const Machine& machine) {
     return Roof{level.name, level.bytes_per_second, intensity};
   };
   const bool has_shared = machine.levels.front().name == "shared";
-  std::vector<Roof> roofs = {
-      roof(machine.levels[has_shared], global_bytes(traffic)),
-      roof(machine.levels.back(), static_cast<double>(compulsory_bytes(row.shape)))};
+  std::vector<Roof> roofs = {roof(machine.levels[has_shared], global_bytes(traffic)),
+                             roof(machine.levels.back(), compulsory_bytes(row.shape))};
   if (has_shared) roofs.push_back(roof(machine.levels.front(), shared_bytes(traffic)));
   return attainable(machine.peak_flops, roofs).bound;
 }
@@ -199,8 +200,10 @@ std::string roof_of(const Row& row, const Machine& machine) {
 Report::Report(const Options& options, const Machine& machine, const std::vector<Kernel>& peers)
     : options_(options), machine_(machine) {
   fmt::print("{}: {}\n", options.step->name, options.step->title);
-  fmt::print("{}; operands {}, caches {}, {} thread{}", machine.name, name_of(options.init),
-             options.cold ? "cold" : "warm", options.threads, options.threads == 1 ? "" : "s");
+  fmt::print("{}; operands {}", machine.name, name_of(options.init));
+  if (options.device != Device::emulator) fmt::print(", caches {}", options.cold ? "cold" : "warm");
+  if (options.device == Device::cpu)
+    fmt::print(", {} thread{}", options.threads, options.threads == 1 ? "" : "s");
   for (const Kernel& peer : peers) fmt::print("; peer {}", peer.name);
   fmt::print("\n");
   print_ceilings(machine);
@@ -218,12 +221,12 @@ void Report::clear_progress() { progress(""); }
 void Report::print(const std::vector<Row>& rows) const {
   const auto [M, N, K] = rows.front().shape;
   const double work = flops(rows.front().shape);
-  const auto compulsory = static_cast<double>(compulsory_bytes(rows.front().shape));
+  const double compulsory = compulsory_bytes(rows.front().shape);
   fmt::print("\nM={} N={} K={}: {:.3g} GFLOP; compulsory {}, so at most {} FLOP/byte\n", M, N, K,
              work / 1e9, show_bytes(compulsory), show_ratio(work, compulsory, 1));
 
-  const auto same_trouble = [&](const Row& row) { return row.trouble == rows.front().trouble; };
-  if (!rows.front().well() && std::all_of(rows.begin(), rows.end(), same_trouble)) {
+  const auto too_big = [](const Row& row) { return row.exit == Exit::no_memory; };
+  if (std::all_of(rows.begin(), rows.end(), too_big)) {
     fmt::print("  {}\n", rows.front().trouble);
     return;
   }

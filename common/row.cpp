@@ -36,7 +36,8 @@ std::pair<Exit, std::string> obstacle(const Row& row, const Options& options,
   if (row.kernel.supports)
     if (const std::string reason = row.kernel.supports(row.shape); !reason.empty())
       return {Exit::unsupported, reason};
-  const double bytes = compulsory_bytes(row.shape), free = backend.free_bytes();
+  const double bytes = compulsory_bytes(row.shape);
+  const double free = static_cast<double>(backend.free_bytes());
   if (bytes > free)
     return {Exit::no_memory,
             fmt::format("needs {:.1f} GiB, {:.1f} free", bytes / gibibyte, free / gibibyte)};

@@ -252,6 +252,7 @@ void Timer::measure(std::vector<Row>& rows, Backend& backend,
         ->Iterations(1)
         ->Unit(benchmark::kMillisecond);
   }
+  if (registered.empty()) return;
   Collector collector;
   benchmark::RunSpecifiedBenchmarks(&collector);
   benchmark::ClearRegisteredBenchmarks();
@@ -266,6 +267,9 @@ void Timer::measure(std::vector<Row>& rows, Backend& backend,
   for (auto& run : collector.runs) {
     const Row& row = *registered.at(run.run_name.function_name);
     if (!row.well()) continue;
+    // The coefficient of variation of a counter that is 0 is 0 / 0, which JSON cannot hold.
+    std::erase_if(run.counters,
+                  [](const auto& counter) { return std::isnan(counter.second.value); });
     if (peer) run.counters["ratio_to_peer"] = flops_per_second(row) / flops_per_second(*peer);
     const auto sensed = [&](const char* name, double value) {
       if (value > 0) run.counters[name] = value;

@@ -101,7 +101,7 @@ def bars_of_rates(ax, rows: list, labels: list, results: Results, extra: list) -
     )
     columns = [(unit_name, [significant(row.gflops / unit) for row in rows])]
     if peak:
-        columns.append(("% of peak", [f"{100 * row.gflops / unit / peak:.0f}" for row in rows]))
+        columns.append(("% of peak", [significant(100 * row.gflops / unit / peak, 2) for row in rows]))
         ax.axvline(peak, label="FMA peak, measured", **PEAK_LINE)
     known = [(peer.gflops / unit, place) for place, peer in enumerate(peers) if peer]
     if known:

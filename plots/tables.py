@@ -76,7 +76,7 @@ def count(value) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else ""
+    return f"{significant(100 * part / whole, 2)} %" if whole else ""
 
 
 def share_of_peak(row: Row) -> str:

@@ -2,9 +2,8 @@
 // Idea    Exchange the loops over j and k. The innermost loop then walks along a row of B and a row
 //         of C: whole cache lines, and independent FMAs that the compiler turns into SIMD.
 // Why     Step 01 used 1 of the 16 floats in each line of B it fetched; this one uses all 16.
-// Bytes   Per FMA one float of B and one of C are loaded and one of C is stored: 2 FLOP / 12 bytes
-// =
-//         0.17 FLOP/byte. The code asks for more than step 01; the cache has far less to fetch.
+// Bytes   Per FMA two floats are loaded (B, C) and one is stored (C): 2 FLOP / 12 bytes = 0.17
+//         FLOP/byte. The code asks for more than step 01; the cache has far less to fetch.
 // Limit   All of B passes by for every row of C. A B that outgrows the cache is fetched M times.
 // More    docs/02_cpu_loop_order.md                Run   build/steps/02_cpu_loop_order --m 1024
 

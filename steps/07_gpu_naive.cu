@@ -3,8 +3,8 @@
 //         Threads come in blocks of BM * BN; block and thread number together name the element.
 // Why     A CPU core computes one row after another; a GPU keeps thousands of threads in flight.
 // Bytes   Per FMA a thread loads one float of A and one of B: 2 FLOP / 8 bytes = 0.25 FLOP/byte.
-// Limit   Threads are numbered down the columns of C. The 32 threads of a warp read 32 different
-//         rows of A at once, 4 bytes each from 32 cache lines, and leave the rest of each line.
+// Limit   Threads are numbered down the columns of C. At 32 x 32 the 32 threads of a warp read 32
+//         rows of A at once: 4 bytes each from 32 cache lines, looked up one after the other.
 // More    docs/07_gpu_naive.md                          Run   build/steps/07_gpu_naive --m 4096
 
 #include "common/launch.hpp"

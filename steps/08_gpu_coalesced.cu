@@ -1,7 +1,7 @@
 // Step 08: coalesced access.                                            Before: 07_gpu_naive.cu
 // Idea    Number the threads along the rows of C: neighbouring threads, neighbouring addresses.
-//         The 32 loads of B by a warp are then one cache line, and its load of A is one address.
-// Why     Step 07 touched 33 cache lines per warp and k (32 of A, 1 of B); this one touches 2.
+//         At BN = 32 a warp's loads of B are then one cache line, and its loads of A one address.
+// Why     Step 07 at 32 x 32 touched 33 cache lines per warp and k, 32 of A and 1 of B; this is 2.
 // Bytes   What the code asks for is unchanged: 2 FLOP / 8 bytes = 0.25 FLOP/byte. What changes is
 //         how many of the fetched bytes are used.
 // Limit   Two loads still feed one FMA: the load unit, not the arithmetic, sets the pace.

@@ -1,6 +1,7 @@
 // Timing and reporting, on a device whose times are made up.
 #include "common/timing.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -69,7 +70,13 @@ class Timing : public testing::Test {
   const Step step{"99_test", "a test", Device::cpu, {}};
   const std::string path =
       testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
-  Options options{.step = &step, .kernels = {}, .shapes = {}, .repeats = 3, .json = path};
+  Options options = [this] {
+    Options asked;
+    asked.step = &step;
+    asked.repeats = 3;
+    asked.json = path;
+    return asked;
+  }();
   Machine machine{
       .name = "fake", .peak_flops = 1e9, .levels = {{"L1", 10000, 100e9}, {"memory", 0, 50e6}}};
   JsonFile json{path};
@@ -161,13 +168,13 @@ TEST_F(Timing, AFailedLaunchIsTheRowsOwnTrouble) {
 TEST_F(Timing, TheFileIsWholeAfterEveryShape) {
   Timer timer(options, machine, json);
   for (int shapes = 1; shapes <= 2; ++shapes) {
-    std::vector<Row> rows = {row("a" + std::to_string(shapes), 4e-3)};
+    std::vector<Row> rows = {row(fmt::format("a{}", shapes), 4e-3)};
     timer.measure(rows, backend, [](const std::string&) {});
     const std::string written = text();
     EXPECT_EQ(written.front(), '{');
     EXPECT_EQ(written.find_last_of('}'), written.find_last_not_of(" \n"));
     for (int seen = 1; seen <= shapes; ++seen)
-      EXPECT_NE(written.find("99_test/a" + std::to_string(seen) + "/"), std::string::npos);
+      EXPECT_NE(written.find(fmt::format("99_test/a{}/", seen)), std::string::npos);
     EXPECT_NE(written.find("\"peak_flops\": \"1000000000\""), std::string::npos) << written;
     EXPECT_NE(written.find("\"level_1_name\": \"memory\""), std::string::npos);
     EXPECT_NE(written.find("\"label\": \"verified (exact)\""), std::string::npos);

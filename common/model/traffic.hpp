@@ -17,9 +17,10 @@ inline std::function<Traffic(Shape)> tiled_traffic(Tile tile) {
   return [tile](Shape shape) { return tiled_traffic(shape, tile); };
 }
 
-/// The least that any algorithm must move: each element of A, B and C once.
-constexpr std::int64_t compulsory_bytes(Shape s) {
-  const std::int64_t M = s.M, N = s.N, K = s.K;
+/// The least that any algorithm must move: each element of A, B and C once. Exact up to 2^53, and
+/// no overflow at any shape.
+constexpr double compulsory_bytes(Shape s) {
+  const double M = s.M, N = s.N, K = s.K;
   return 4 * (M * K + K * N + M * N);
 }
 

@@ -61,7 +61,7 @@ __forceinline__ void move(Vector* to, const Vector* from) {
 template <typename T>
 struct alignas(2 * sizeof(T)) Vector2 {
   T x, y;
-  Vector2() = default;
+  constexpr Vector2() : x(), y() {}
   Vector2(T x, T y) : x(x), y(y) {}
   __forceinline__ Vector2(const Vector2& other) { move(this, &other); }
   __forceinline__ Vector2& operator=(const Vector2& other) {
@@ -73,7 +73,8 @@ struct alignas(2 * sizeof(T)) Vector2 {
 template <typename T>
 struct alignas(4 * sizeof(T)) Vector4 {
   T x, y, z, w;
-  Vector4() = default;
+  // Constant, or a __shared__ array would be constructed at its first use.
+  constexpr Vector4() : x(), y(), z(), w() {}
   Vector4(T x, T y, T z, T w) : x(x), y(y), z(z), w(w) {}
   __forceinline__ Vector4(const Vector4& other) { move(this, &other); }
   __forceinline__ Vector4& operator=(const Vector4& other) {

@@ -94,16 +94,20 @@ void Program::read_symbols() {
     if (sections[i].sh_type != SHT_SYMTAB) continue;
     const char* names = file.data() + sections[sections[i].sh_link].sh_offset;
     const auto* symbols = reinterpret_cast<const Elf64_Sym*>(file.data() + sections[i].sh_offset);
+    int source_file = 0;
     for (std::size_t s = 0; s < sections[i].sh_size / sizeof *symbols; ++s) {
       const int type = ELF64_ST_TYPE(symbols[s].st_info);
+      if (type == STT_FILE) ++source_file;
+      const bool is_local = ELF64_ST_BIND(symbols[s].st_info) == STB_LOCAL;
+      const int scope = is_local ? source_file : everywhere;
       std::string name = names + symbols[s].st_name;
       if (name == "gemm_simt_anchor") {
         anchor_offset_ = symbols[s].st_value;
         has_anchor = true;
       } else if (type == STT_TLS && name.starts_with("_ZZ")) {
-        arrays_.push_back({symbols[s].st_value, symbols[s].st_size, std::move(name)});
+        arrays_.push_back({symbols[s].st_value, symbols[s].st_size, std::move(name), scope});
       } else if (type == STT_FUNC && symbols[s].st_value) {
-        functions_.push_back({symbols[s].st_value, symbols[s].st_size, std::move(name)});
+        functions_.push_back({symbols[s].st_value, symbols[s].st_size, std::move(name), scope});
       }
     }
   }
@@ -127,7 +131,8 @@ std::vector<SharedArray> Program::shared_arrays(const void* kernel) const {
     if (function.address != address || !function.name.starts_with("_Z")) continue;
     const std::string prefix = "_ZZ" + function.name.substr(2) + "E";
     for (const Symbol& array : arrays_) {
-      if (!array.name.starts_with(prefix)) continue;
+      const bool visible = function.scope == everywhere || array.scope == function.scope;
+      if (!visible || !array.name.starts_with(prefix)) continue;
       std::string name = array_name(array.name, prefix.size());
       if (!name.empty()) found.push_back({std::move(name), array.address, array.bytes});
     }

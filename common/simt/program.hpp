@@ -36,9 +36,12 @@ class Program {
   bool in_thread_storage(const void* p) const;
 
  private:
+  // Names of an anonymous namespace are the same in every source file: `scope` numbers the file.
+  static constexpr int everywhere = -1;
   struct Symbol {
     std::uint64_t address, bytes;
     std::string name;
+    int scope;
   };
 
   Program();

@@ -107,7 +107,7 @@ void Worker::end_interval() {
   }
   for (int t = 1; t < launch->threads; ++t) {
     if (states_[t] == states_[0] && (states_[t] == State::done || sites_[t] == sites_[0])) continue;
-    const int waits = states_[t] == State::done ? 0 : t, other = waits == t ? 0 : t;
+    const int waits = states_[0] == State::done ? t : 0, other = waits == t ? 0 : t;
     if (states_[t] == states_[0]) {
       // g++ may have made two calls of one barrier.
       const std::pair sites{sites_[0], sites_[t]};

@@ -10,8 +10,8 @@ __global__ void kernel(const float* in, float* out) {
   const int tid = threadIdx.x;
   tile[tid] = in[tid];
   __syncwarp();
-  const float x = tile[31 - tid];  // other:
-  tile[tid] = x;  // fault:
+  const float x = tile[31 - tid];  // fault:
+  tile[tid] = x;  // other:
   __syncwarp();
   out[tid] = tile[tid];
 }
