@@ -140,14 +140,15 @@ plan() {
   done < <(selected_sources)
 }
 
-# Prints the flags that a step is run with on a device.
+# Prints the flags that a step is run with on a device. 1000 stands beside 1024 to show what a power
+# of two does to a cache; 127 and 4095 do not divide into tiles.
 step_flags() {
   case $1-$quick in
-    cpu-) echo --device cpu --sizes 256,512,1000,1024,1040 ;;
+    cpu-) echo --device cpu --sizes 256,512,1000,1024 --repeats 3 ;;
     cpu-yes) echo --device cpu --sizes 256 --repeats 2 ;;
     gpu-) echo --device gpu --sizes 256,512,1024,2048,4096,8192,4095 ;;
     gpu-yes) echo --device gpu --sizes 1024 --repeats 3 ;;
-    emulator-) echo --device emulator --sizes 127,256,512 --repeats 1 ;;
+    emulator-) echo --device emulator --sizes 127,256 --repeats 1 ;;
     emulator-yes) echo --device emulator --sizes 128 --repeats 1 ;;
     simulation-) echo --device cpu --count --sizes 100,128 --repeats 1 --peer none ;;
     simulation-yes) echo --device cpu --count --sizes 64 --repeats 1 --peer none ;;

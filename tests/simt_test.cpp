@@ -183,11 +183,35 @@ TEST_F(Emulator, LetsAsynchronousCopiesArriveAtTheWait) {
   EXPECT_EQ(c.shared_store.bytes, 2 * 16 * 16);
 }
 
-TEST_F(Emulator, TracesCodeOfTheHost) {
+TEST_F(Emulator, TracesCodeOfTheHostInProgramOrder) {
+  const Step& naive = steps().front();
+  ASSERT_EQ(naive.name + (naive.device == Device::cpu ? " cpu" : ""), "01_cpu_naive cpu");
+  const Step& step = steps()[1];
+  ASSERT_EQ(step.device, Device::emulator);
+  const Shape shape{5, 7, 3};
+  const gemm::Run run = step.kernels.front().prepare(
+      {shape, in.data(), in.data(), out.data(), shape.K, shape.N, shape.N});
+  std::vector<bool> writes;
   std::vector<std::uint64_t> addresses;
+  simt::trace([&] { run.start(nullptr); },
+              [&](std::uint64_t address, int bytes, bool write) {
+                EXPECT_EQ(bytes, 4);
+                addresses.push_back(address);
+                writes.push_back(write);
+              });
+  const int per_element = 2 * shape.K + 1;
+  ASSERT_EQ(addresses.size(), std::size_t(shape.M * shape.N * per_element));
+  for (std::size_t i = 0; i < writes.size(); ++i)
+    EXPECT_EQ(writes[i], i % per_element == per_element - 1u) << i;
+  EXPECT_EQ(addresses[2] - addresses[0], 4u) << "along a row of A";
+  EXPECT_EQ(addresses[3] - addresses[1], 4u * shape.N) << "down a column of B";
+}
+
+TEST_F(Emulator, TracesNoKernels) {
+  int accesses = 0;
   simt::trace([&] { counts(faults::load_floats(in.data(), out.data(), 1)); },
-              [&](std::uint64_t address, int, bool) { addresses.push_back(address); });
-  EXPECT_TRUE(addresses.empty()) << "a kernel is not code of this thread";
+              [&](std::uint64_t, int, bool) { ++accesses; });
+  EXPECT_EQ(accesses, 0);
 }
 
 // ---- faults
@@ -301,6 +325,25 @@ class Speed : public testing::Test {
   // Other programs may share the cores, so that only a collapse fails.
   static constexpr double patience = 4;
 };
+
+// 50 million accesses a second with a simple sink.
+TEST_F(Speed, Trace) {
+  const int n = 256;
+  const std::vector<float> A(n * n, 1.0f), B(n * n, 1.0f);
+  std::vector<float> C(n * n);
+  const std::size_t size = A.size() * sizeof(float);
+  const simt::DeviceBuffer a(A.data(), size, "A"), b(B.data(), size, "B"), c(C.data(), size, "C");
+  const gemm::Run run =
+      steps()[1].kernels.front().prepare({{n, n, n}, A.data(), B.data(), C.data(), n, n, n});
+  std::int64_t traced = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  simt::trace([&] { run.start(nullptr); },
+              [&](std::uint64_t, int bytes, bool) { traced += bytes; });
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(traced, 4 * (std::int64_t{2} * n * n * n + n * n));
+  RecordProperty("seconds", fmt::format("{:.2f}", elapsed.count()));
+  EXPECT_LT(elapsed.count(), traced / 4 / 50e6 * patience);
+}
 
 TEST_F(Speed, RegisterTiling) {
   const double s =
