@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <tuple>
@@ -30,10 +32,10 @@ Register::Register(Step step) {
 const std::vector<Step>& steps() { return registry(); }
 
 std::string to_string(Tile t) {
-  std::string name = std::to_string(t.BM) + "x" + std::to_string(t.BN);
-  if (t.BK) name += "x" + std::to_string(t.BK);
-  if (t.TM * t.TN > 1) name += ", " + std::to_string(t.TM) + "x" + std::to_string(t.TN);
-  if (t.blocks > 1) name += ", " + std::to_string(t.blocks) + " per SM";
+  std::string name = fmt::format("{}x{}", t.BM, t.BN);
+  if (t.BK) name += fmt::format("x{}", t.BK);
+  if (t.TM * t.TN > 1) name += fmt::format(", {}x{}", t.TM, t.TN);
+  if (t.blocks > 1) name += fmt::format(", {} per SM", t.blocks);
   return name;
 }
 

@@ -128,7 +128,7 @@ std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Ma
     add("global_loaded", traffic.global_loaded), add("global_stored", traffic.global_stored);
     add("shared_loaded", traffic.shared_loaded), add("shared_stored", traffic.shared_stored);
   }
-  add("threads", row.run.footprint.threads);
+  add("block_threads", row.run.footprint.threads);
   add("registers", row.run.footprint.registers);
   add("shared_bytes", row.run.footprint.shared_bytes);
   if (row.occupancy) add("occupancy", row.occupancy->fraction);

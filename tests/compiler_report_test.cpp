@@ -39,9 +39,9 @@ TEST(CompilerReport, NothingIsSpilledOrOnTheStack) {
     int kernels = 0;
     for (std::sregex_iterator at(text.begin(), text.end(), properties), end; at != end; ++at) {
       ++kernels;
-      EXPECT_EQ((*at)[2], "0") << "stack frame of " << (*at)[1] << " in " << report;
-      EXPECT_EQ((*at)[3], "0") << "spill stores of " << (*at)[1] << " in " << report;
-      EXPECT_EQ((*at)[4], "0") << "spill loads of " << (*at)[1] << " in " << report;
+      EXPECT_EQ((*at)[2].str(), "0") << "stack frame of " << (*at)[1] << " in " << report;
+      EXPECT_EQ((*at)[3].str(), "0") << "spill stores of " << (*at)[1] << " in " << report;
+      EXPECT_EQ((*at)[4].str(), "0") << "spill loads of " << (*at)[1] << " in " << report;
     }
     EXPECT_GT(kernels, 0) << report;
   }
@@ -58,7 +58,7 @@ TEST(CompilerReport, EveryKernelStatesItsLaunchBounds) {
   ASSERT_FALSE(sources.empty());
   for (const fs::path& source : sources) {
     const std::string text = contents(source);
-    const std::regex kernel("__global__\\s+(__launch_bounds__)?");
+    const std::regex kernel("__global__\\s+(?:void\\s+)?(__launch_bounds__)?");
     int kernels = 0;
     for (std::sregex_iterator at(text.begin(), text.end(), kernel), end; at != end; ++at) {
       ++kernels;

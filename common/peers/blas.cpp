@@ -15,9 +15,6 @@ constexpr int row_major = 101, no_transpose = 111;  // enums of cblas.h
 using Sgemm = void(int, int, int, int, int, int, float, const float*, int, const float*, int, float,
                    float*, int);
 
-// BLAS asks for leading dimensions of at least 1, even of matrices that have no columns.
-int leading_dimension(std::int64_t ld) { return ld > 1 ? static_cast<int>(ld) : 1; }
-
 // `set_threads` is called whenever a run is prepared: the library keeps the number for itself.
 Kernel cblas_kernel(const Library& library, std::string name, std::function<void()> set_threads) {
   Sgemm* const sgemm = library.require<Sgemm>("cblas_sgemm");

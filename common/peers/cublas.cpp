@@ -47,8 +47,6 @@ struct Api {
   }
 };
 
-int leading_dimension(std::int64_t ld) { return ld > 1 ? static_cast<int>(ld) : 1; }
-
 // cuBLAS is column-major: what it takes for B^T * A^T = C^T is our row-major A * B = C.
 Run prepare(const Api& api, const Problem& p) {
   Handle created = nullptr;

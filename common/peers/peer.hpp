@@ -1,6 +1,7 @@
 // One peer: how it is asked for, and how it is opened.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@ std::vector<Peer> cpu_peers();
 
 /// cuBLAS; exists in builds with CUDA.
 std::vector<Peer> gpu_peers();
+
+/// BLAS takes leading dimensions of at least 1, even of matrices that have no columns.
+inline int leading_dimension(std::int64_t ld) { return ld > 1 ? static_cast<int>(ld) : 1; }
 
 /// A library's multiplication as a kernel. Nobody knows what traffic it asks for.
 inline Kernel peer_kernel(std::string name, std::function<Run(const Problem&)> prepare) {
