@@ -33,8 +33,7 @@ __global__ void __launch_bounds__(threads, blocks)
 
   for (int k0 = 0; k0 < K; k0 += BK) {
     // 1. global -> shared. Neighbouring threads take neighbouring addresses, and a thread issues
-    // all
-    //    its loads before its first store, so that it waits for them together.
+    //    all its loads before its first store, so that it waits for them together.
     //    Past an edge we store 0: it adds nothing, and the FMA loop needs no bounds check.
     float a[loads], b[loads];
 #pragma unroll

@@ -41,8 +41,11 @@ __global__ void __launch_bounds__(threads, blocks)
     }
     __syncthreads();  // the slice is whole before anyone reads it
 
-    // 2. shared -> registers -> FMA: one element of B for TM rows.
-#pragma unroll
+    // 2. shared -> registers -> FMA: one element of B for TM rows. i is unrolled: acc must be
+    //    indexed by constants, or it leaves the registers for local memory. k is unrolled by 2
+    //    only: with all BK steps in sight the compiler loads so far ahead that it runs out of
+    //    registers.
+#pragma unroll 2
     for (int k = 0; k < BK; ++k) {
       const float b = Bs[k][tc];
 #pragma unroll
@@ -76,10 +79,10 @@ const Register step{
      .title = "GPU, a column per thread",
      .device = this_device,
      .kernels = {row<Tile{.BM = 64, .BN = 64, .BK = 8, .TM = 8, .blocks = 2}>(),
-                 row<Tile{.BM = 64, .BN = 64, .BK = 32, .TM = 8}>(),
+                 row<Tile{.BM = 64, .BN = 64, .BK = 32, .TM = 8, .blocks = 2}>(),
                  row<Tile{.BM = 64, .BN = 64, .BK = 32, .TM = 8, .blocks = 3}>(),
                  row<Tile{.BM = 64, .BN = 64, .BK = 16, .TM = 16}>(),
-                 row<Tile{.BM = 64, .BN = 64, .BK = 16, .TM = 16, .blocks = 4}>(),
+                 row<Tile{.BM = 64, .BN = 64, .BK = 32, .TM = 16, .blocks = 4}>(),
                  row<Tile{.BM = 128, .BN = 64, .BK = 32, .TM = 16, .blocks = 2}>()}}};
 
 }  // namespace

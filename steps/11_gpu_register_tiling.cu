@@ -44,9 +44,7 @@ __global__ void __launch_bounds__(threads, blocks)
     }
     __syncthreads();  // the slice is whole before anyone reads it
 
-    // 2. shared -> registers, then the outer product. i and j are unrolled: acc must be indexed by
-    //    constants, or it leaves the registers for local memory. k is unrolled by 2 only: with all
-    //    BK steps in sight the compiler loads so far ahead that it runs out of registers.
+    // 2. shared -> registers, then the outer product.
 #pragma unroll 2
     for (int k = 0; k < BK; ++k) {
       float a[TM], b[TN];

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(threads, blocks)
     __syncthreads();  // the slice is whole before anyone reads it
 
     // 2. shared -> registers, then the outer product.
-#pragma unroll
+#pragma unroll 2
     for (int k = 0; k < BK; ++k) {
       alignas(16) float a[TM], b[TN];
 #pragma unroll

@@ -86,9 +86,11 @@ __global__ void __launch_bounds__(threads, blocks)
     const bool more = k0 + BK < K;
 
     // 1. Ask for the next slice. Nobody needs the values yet, so nobody waits.
-    if (loads == Loads::before_compute && more) load(k0 + BK);
+    if (loads == Loads::before_compute && more) {
+      load(k0 + BK);
+    }
 
-      // 2. shared -> registers, then the outer product.
+    // 2. shared -> registers, then the outer product.
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       alignas(16) float a[TM], b[TN];
@@ -132,7 +134,7 @@ Kernel row(const std::string& order) {
 
 constexpr auto after = Loads::after_compute, before = Loads::before_compute;
 constexpr Tile alone{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8};
-constexpr Tile pair{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 2};
+constexpr Tile pair{.BM = 128, .BN = 128, .BK = 8, .TM = 8, .TN = 8, .blocks = 2};
 constexpr Tile wide{.BM = 64, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 3};
 constexpr Tile tall{.BM = 256, .BN = 128, .BK = 16, .TM = 16, .TN = 8};
 
