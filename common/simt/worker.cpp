@@ -43,7 +43,7 @@ void Worker::begin(const Launch& next) {
   shadow = shadow_.data();
   interval_ = 0;
 
-  if (!stacks_) stacks_ = std::make_unique_for_overwrite<char[]>(max_threads * stack_bytes);
+  if (!stacks_) stacks_ = std::make_unique_for_overwrite<char[]>((max_threads + 1) * stack_bytes);
   for (int t = 0; t < next.threads; ++t) std::memcpy(stack(t), &canary, sizeof canary);
   outer_ = std::exchange(current, this);
 }

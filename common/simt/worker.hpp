@@ -130,7 +130,9 @@ class Worker : public View {
   enum class State : unsigned char { ready, at_barrier, at_warp_barrier, log_full, done };
 
   static void enter(boost::context::detail::transfer_t from);
-  char* stack(int thread) const { return stacks_.get() + thread * stack_bytes; }
+  // Stacks grow down. One stack's worth lies below thread 0's, so that an overflow there does no
+  // harm before it is noticed.
+  char* stack(int thread) const { return stacks_.get() + (thread + 1) * stack_bytes; }
   void resume_first();
   void leave(State state);
   void select(int lane);
