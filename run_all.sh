@@ -146,7 +146,7 @@ step_flags() {
   case $1-$quick in
     cpu-) echo --device cpu --sizes 256,512,1000,1024 --repeats 3 ;;
     cpu-yes) echo --device cpu --sizes 256 --repeats 2 ;;
-    gpu-) echo --device gpu --sizes 256,512,1024,2048,4096,8192,4095 ;;
+    gpu-) echo --device gpu --sizes 256,512,1024,2048,4096,4095 ;;
     gpu-yes) echo --device gpu --sizes 1024 --repeats 3 ;;
     emulator-) echo --device emulator --sizes 127,256 --repeats 1 ;;
     emulator-yes) echo --device emulator --sizes 128 --repeats 1 ;;
