@@ -144,13 +144,13 @@ plan() {
 # of two does to a cache; 127 and 4095 do not divide into tiles.
 step_flags() {
   case $1-$quick in
-    cpu-) echo --device cpu --sizes 256,512,1000,1024 --repeats 3 ;;
+    cpu-) echo --device cpu --sizes 256,512,1000,1024,1040 --repeats 3 ;;
     cpu-yes) echo --device cpu --sizes 256 --repeats 2 ;;
     gpu-) echo --device gpu --sizes 256,512,1024,2048,4096,4095 ;;
     gpu-yes) echo --device gpu --sizes 1024 --repeats 3 ;;
     emulator-) echo --device emulator --sizes 127,256 --repeats 1 ;;
     emulator-yes) echo --device emulator --sizes 128 --repeats 1 ;;
-    simulation-) echo --device cpu --count --sizes 100,128 --repeats 1 --peer none ;;
+    simulation-) echo --device cpu --count --sizes 100,128,250,256,500,512,520 --repeats 1 --peer none ;;
     simulation-yes) echo --device cpu --count --sizes 64 --repeats 1 --peer none ;;
   esac
 }

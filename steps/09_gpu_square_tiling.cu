@@ -38,18 +38,22 @@ __global__ void __launch_bounds__(threads, blocks)
     float a[loads], b[loads];
 #pragma unroll
     for (int l = 0; l < loads; ++l) {
-      const int ka = k0 + tc + l * BN, kb = k0 + tr + l * BM;
-      a[l] = r < M && ka < K ? A[std::size_t(r) * K + ka] : 0.0f;
-      b[l] = kb < K && c < N ? B[std::size_t(kb) * N + c] : 0.0f;
+      const int k = k0 + tc + l * BN;
+      a[l] = r < M && k < K ? A[std::size_t(r) * K + k] : 0.0f;
     }
 #pragma unroll
     for (int l = 0; l < loads; ++l) {
-      As[tr][tc + l * BN] = a[l];
-      Bs[tr + l * BM][tc] = b[l];
+      const int k = k0 + tr + l * BM;
+      b[l] = k < K && c < N ? B[std::size_t(k) * N + c] : 0.0f;
     }
+#pragma unroll
+    for (int l = 0; l < loads; ++l) As[tr][tc + l * BN] = a[l];
+#pragma unroll
+    for (int l = 0; l < loads; ++l) Bs[tr + l * BM][tc] = b[l];
     __syncthreads();  // the slice is whole before anyone reads it
 
     // 2. shared -> FMA.
+#pragma unroll
     for (int k = 0; k < BK; ++k) acc += As[tr][k] * Bs[k][tc];
     __syncthreads();  // everyone has finished reading before the next slice overwrites it
   }

@@ -1,8 +1,9 @@
 // Step 12: the layout of the shared tiles.                    Before: 11_gpu_register_tiling.cu
 // Idea    Move four floats per access. For that the tile of A is stored transposed, so that the
-//         TM values a thread needs for one k are neighbours, and laid out so that neither the
-//         stores nor the loads of a warp meet in a bank: plain, padded and swizzled, compared.
-// Why     Step 11 issued 16 loads for 64 FMAs at 8 x 8; four times wider, they are 4.
+//         TM values a thread needs for one k are neighbours, and laid out so that the stores of a
+//         warp do not meet in a bank: plain, padded and swizzled, compared.
+// Why     Step 11 issued 16 loads for 64 FMAs at 8 x 8; four times wider, they are 4. A slice now
+//         takes so few loads that a thread can issue all of them before it stores the first.
 // Bytes   As in step 11: global 2 BM BN / (4 (BM + BN)) = 32 FLOP/byte at 128 x 128, shared
 //         2 TM TN / (4 (TM + TN)) = 2 at 8 x 8. Fewer requests, same bytes.
 // Limit   Loading and computing take turns: while the slice comes, no thread of the block computes.
@@ -11,30 +12,10 @@
 #include "common/float4.hpp"
 #include "common/launch.hpp"
 #include "common/model/traffic.hpp"
+#include "common/shared_layout.hpp"
 
 namespace gemm {
 namespace {
-
-// Three places for element (k, m) of the transposed tile of A in shared memory. A warp stores the
-// same m for several k at once; BM is a multiple of the 32 banks, so in a plain layout those meet
-// in one bank. Padding moves every k by 4 banks; the swizzle moves every group of 4 k by XOR, and
-// takes no space. Both keep 4 neighbouring m together and aligned to 16 bytes.
-template <int BM, int BK>
-struct Plain {
-  static constexpr int floats = BK * BM;
-  static constexpr int at(int k, int m) { return k * BM + m; }
-};
-template <int BM, int BK>
-struct Padded {
-  static constexpr int floats = BK * (BM + 4);
-  static constexpr int at(int k, int m) { return k * (BM + 4) + m; }
-};
-template <int BM, int BK>
-struct Swizzled {
-  static_assert(BM % 32 == 0 && BK >= 8 && BK <= 32, "BK / 4 groups share the 32 banks evenly");
-  static constexpr int floats = BK * BM;
-  static constexpr int at(int k, int m) { return k * BM + (m ^ k / 4 * (128 / BK)); }
-};
 
 // C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
 template <template <int, int> class Layout, int BM, int BN, int BK, int TM, int TN, int threads,
@@ -44,8 +25,11 @@ __global__ void __launch_bounds__(threads, blocks)
   static_assert(BM % TM == 0 && BN % TN == 0 && threads == BM / TM * (BN / TN),
                 "thread tiles cover the block tile exactly");
   static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "every access moves four floats");
-  using AsLayout = Layout<BM, BK>;
   constexpr int row_step = BM / (TM / 4), col_step = BN / (TN / 4);
+  constexpr int a_loads = BM * BK / 4 / threads, b_loads = BK * BN / 4 / threads;
+  static_assert(4 * a_loads * threads == BM * BK && 4 * b_loads * threads == BK * BN,
+                "every thread carries the same share of a slice");
+  using AsLayout = Layout<BM, BK>;
   alignas(16) __shared__ float As[AsLayout::floats];  // (BK, BM): one column of A after another
   alignas(16) __shared__ float Bs[BK][BN];
   alignas(16) float acc[TM][TN] = {};
@@ -57,26 +41,47 @@ __global__ void __launch_bounds__(threads, blocks)
   // threads then read neighbouring 16 bytes.
   const int tr = tid / (BN / TN) * 4, tc = tid % (BN / TN) * 4;
 
+  // A slice passes through registers: all its loads are issued before the first store needs one.
+  // Past an edge it holds 0, which adds nothing, so that the FMA loop needs no bounds check.
+  float4 a_next[a_loads], b_next[b_loads];
+  // global -> registers: neighbouring threads take neighbouring addresses.
+  const auto load = [&](int k0) {
+#pragma unroll
+    for (int l = 0; l < a_loads; ++l) {
+      const int i = tid + l * threads, r = row0 + i / (BK / 4), k = k0 + i % (BK / 4) * 4;
+      a_next[l] = load4(A, M, K, r, k);
+    }
+#pragma unroll
+    for (int l = 0; l < b_loads; ++l) {
+      const int i = tid + l * threads, k = k0 + i / (BN / 4), c = col0 + i % (BN / 4) * 4;
+      b_next[l] = load4(B, K, N, k, c);
+    }
+  };
+  // registers -> shared: A is transposed on the way.
+  const auto store = [&] {
+#pragma unroll
+    for (int l = 0; l < a_loads; ++l) {
+      const int i = tid + l * threads, r = i / (BK / 4), k = i % (BK / 4) * 4;
+      As[AsLayout::at(k + 0, r)] = a_next[l].x;
+      As[AsLayout::at(k + 1, r)] = a_next[l].y;
+      As[AsLayout::at(k + 2, r)] = a_next[l].z;
+      As[AsLayout::at(k + 3, r)] = a_next[l].w;
+    }
+#pragma unroll
+    for (int l = 0; l < b_loads; ++l) {
+      const int i = tid + l * threads;
+      *reinterpret_cast<float4*>(&Bs[i / (BN / 4)][i % (BN / 4) * 4]) = b_next[l];
+    }
+  };
+
   for (int k0 = 0; k0 < K; k0 += BK) {
-    // 1. global -> shared, four floats at a time; A is transposed on the way.
-#pragma unroll
-    for (int i = tid; i < BM * BK / 4; i += threads) {
-      const int r = i / (BK / 4), k = i % (BK / 4) * 4;
-      const float4 v = load4(A, M, K, row0 + r, k0 + k);
-      As[AsLayout::at(k + 0, r)] = v.x;
-      As[AsLayout::at(k + 1, r)] = v.y;
-      As[AsLayout::at(k + 2, r)] = v.z;
-      As[AsLayout::at(k + 3, r)] = v.w;
-    }
-#pragma unroll
-    for (int i = tid; i < BK * BN / 4; i += threads) {
-      const int k = i / (BN / 4), c = i % (BN / 4) * 4;
-      *reinterpret_cast<float4*>(&Bs[k][c]) = load4(B, K, N, k0 + k, col0 + c);
-    }
+    // 1. global -> registers -> shared.
+    load(k0);
+    store();
     __syncthreads();  // the slice is whole before anyone reads it
 
     // 2. shared -> registers, then the outer product.
-#pragma unroll 2
+#pragma unroll
     for (int k = 0; k < BK; ++k) {
       alignas(16) float a[TM], b[TN];
 #pragma unroll
@@ -112,16 +117,16 @@ Kernel row(const std::string& layout) {
   return {layout + " " + to_string(T), prepare<Layout, T>, tiled_traffic(T), T};
 }
 
-constexpr Tile large{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 2};
-constexpr Tile wide{.BM = 64, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 4};
+constexpr Tile large{.BM = 128, .BN = 128, .BK = 8, .TM = 8, .TN = 8, .blocks = 2};
+constexpr Tile deep{.BM = 128, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 2};
 constexpr Tile small{.BM = 64, .BN = 64, .BK = 16, .TM = 4, .TN = 4, .blocks = 3};
 
 const Register step{{.name = "12_gpu_shared_layout",
                      .title = "GPU, layout of shared memory",
                      .device = this_device,
                      .kernels = {row<Plain, large>("plain"), row<Padded, large>("padded"),
-                                 row<Swizzled, large>("swizzled"), row<Plain, wide>("plain"),
-                                 row<Padded, wide>("padded"), row<Swizzled, wide>("swizzled"),
+                                 row<Swizzled, large>("swizzled"), row<Plain, deep>("plain"),
+                                 row<Padded, deep>("padded"), row<Swizzled, deep>("swizzled"),
                                  row<Swizzled, small>("swizzled")}}};
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "common/float4.hpp"
 #include "common/launch.hpp"
 #include "common/model/traffic.hpp"
+#include "common/shared_layout.hpp"
 
 namespace gemm {
 namespace {
@@ -18,13 +19,6 @@ namespace {
 // Where the loads of the next slice stand. After the compute nothing overlaps inside a thread, and
 // all that two buffers save is a barrier; before it, the compute hides the loads.
 enum class Loads { after_compute, before_compute };
-
-// Place of element (k, m) of the transposed tile of A: step 12's swizzle.
-template <int BM, int BK>
-constexpr int swizzled(int k, int m) {
-  static_assert(BM % 32 == 0 && BK >= 8 && BK <= 32, "BK / 4 groups share the 32 banks evenly");
-  return k * BM + (m ^ k / 4 * (128 / BK));
-}
 
 // C[M,N] = A[M,K] * B[K,N], row-major, any M, N, K >= 0. One block per BM x BN tile of C.
 template <Loads loads, int BM, int BN, int BK, int TM, int TN, int threads, int blocks>
@@ -35,38 +29,45 @@ __global__ void __launch_bounds__(threads, blocks)
   static_assert(TM % 4 == 0 && TN % 4 == 0 && BK % 4 == 0, "every access moves four floats");
   constexpr int row_step = BM / (TM / 4), col_step = BN / (TN / 4);
   constexpr int a_loads = BM * BK / 4 / threads, b_loads = BK * BN / 4 / threads;
-  static_assert(a_loads * threads * 4 == BM * BK && b_loads * threads * 4 == BK * BN,
-                "every thread carries the same share of the next slice in its registers");
-  alignas(16) __shared__ float As[2][BK * BM];  // stage, then (BK, BM) swizzled
+  static_assert(4 * a_loads * threads == BM * BK && 4 * b_loads * threads == BK * BN,
+                "every thread carries the same share of a slice");
+  using AsLayout = Swizzled<BM, BK>;
+  alignas(16) __shared__ float As[2][AsLayout::floats];  // (BK, BM): one column of A after another
   alignas(16) __shared__ float Bs[2][BK][BN];
   alignas(16) float acc[TM][TN] = {};
-  float4 a_next[a_loads], b_next[b_loads];
 
   const int tid = threadIdx.x;
   const int tiles_n = ceil_div(N, BN);
   const int row0 = blockIdx.x / tiles_n * BM, col0 = blockIdx.x % tiles_n * BN;
+  // A thread owns TM/4 x TN/4 pieces of 4 x 4 elements, row_step and col_step apart: neighbouring
+  // threads then read neighbouring 16 bytes.
   const int tr = tid / (BN / TN) * 4, tc = tid % (BN / TN) * 4;
 
-  const auto load = [&](int k0) {  // global -> registers
+  // A slice passes through registers: all its loads are issued before the first store needs one.
+  // Past an edge it holds 0, which adds nothing, so that the FMA loop needs no bounds check.
+  float4 a_next[a_loads], b_next[b_loads];
+  // global -> registers: neighbouring threads take neighbouring addresses.
+  const auto load = [&](int k0) {
 #pragma unroll
     for (int l = 0; l < a_loads; ++l) {
-      const int i = tid + l * threads;
-      a_next[l] = load4(A, M, K, row0 + i / (BK / 4), k0 + i % (BK / 4) * 4);
+      const int i = tid + l * threads, r = row0 + i / (BK / 4), k = k0 + i % (BK / 4) * 4;
+      a_next[l] = load4(A, M, K, r, k);
     }
 #pragma unroll
     for (int l = 0; l < b_loads; ++l) {
-      const int i = tid + l * threads;
-      b_next[l] = load4(B, K, N, k0 + i / (BN / 4), col0 + i % (BN / 4) * 4);
+      const int i = tid + l * threads, k = k0 + i / (BN / 4), c = col0 + i % (BN / 4) * 4;
+      b_next[l] = load4(B, K, N, k, c);
     }
   };
-  const auto store = [&](int stage) {  // registers -> shared
+  // registers -> shared: A is transposed on the way.
+  const auto store = [&](int stage) {
 #pragma unroll
     for (int l = 0; l < a_loads; ++l) {
       const int i = tid + l * threads, r = i / (BK / 4), k = i % (BK / 4) * 4;
-      As[stage][swizzled<BM, BK>(k + 0, r)] = a_next[l].x;
-      As[stage][swizzled<BM, BK>(k + 1, r)] = a_next[l].y;
-      As[stage][swizzled<BM, BK>(k + 2, r)] = a_next[l].z;
-      As[stage][swizzled<BM, BK>(k + 3, r)] = a_next[l].w;
+      As[stage][AsLayout::at(k + 0, r)] = a_next[l].x;
+      As[stage][AsLayout::at(k + 1, r)] = a_next[l].y;
+      As[stage][AsLayout::at(k + 2, r)] = a_next[l].z;
+      As[stage][AsLayout::at(k + 3, r)] = a_next[l].w;
     }
 #pragma unroll
     for (int l = 0; l < b_loads; ++l) {
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(threads, blocks)
       alignas(16) float a[TM], b[TN];
 #pragma unroll
       for (int i = 0; i < TM; i += 4)
-        copy4(&a[i], &As[stage][swizzled<BM, BK>(k, tr + i / 4 * row_step)]);
+        copy4(&a[i], &As[stage][AsLayout::at(k, tr + i / 4 * row_step)]);
 #pragma unroll
       for (int j = 0; j < TN; j += 4) copy4(&b[j], &Bs[stage][k][tc + j / 4 * col_step]);
 #pragma unroll
