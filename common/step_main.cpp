@@ -14,9 +14,9 @@ int main(int argc, char** argv) {
     JsonFile json(options->json);
     const auto backend = open_backend(options->device);
     const auto peers = find_peers(options->device, options->peers, options->threads);
-    const Machine machine = options->check_only ? describe_machine(*backend)
-                                                : measure_machine(*backend, options->threads);
-    Timer timer(*options, machine, json);
+    const auto ceilings = [&] { return measure_machine(*backend, options->threads); };
+    Machine machine = options->check_only ? describe_machine(*backend) : ceilings();
+    Timer timer(*options, machine, json, ceilings);
     Report report(*options, machine, peers);
 
     for (const Shape shape : options->shapes) {

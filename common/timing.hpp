@@ -31,6 +31,9 @@ const Row* fastest_peer(const std::vector<Row>& rows);
 /// or bytes that no cache can have held faster than memory was seen to give them, by more than 5 %.
 std::string impossible(const Row& row, const Machine& machine);
 
+/// Keeps the higher of two measurements of every ceiling.
+void raise_ceilings(Machine& machine, const Machine& again);
+
 /// Everything a result says of a row besides its time, by name; README and plots use the same
 /// names.
 std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Machine& machine);
@@ -61,7 +64,10 @@ std::vector<std::pair<std::string, std::string>> context_of(const Options& optio
 class Timer {
  public:
   /// Throws Refusal(bad_usage) for a --benchmark_ flag that Google Benchmark does not know.
-  Timer(const Options& options, const Machine& machine, JsonFile& json);
+  /// `measure_again` is asked for the ceilings once more where a rate exceeds them: a clock that
+  /// moves in steps may have stood lower when they were first measured. `machine` keeps the higher.
+  Timer(const Options& options, Machine& machine, JsonFile& json,
+        std::function<Machine()> measure_again);
 
   /// Times every row that is well, in random order, and writes the JSON. A row with an impossible
   /// rate fails and leaves no record. `say` is told what is going on.
@@ -70,8 +76,9 @@ class Timer {
 
  private:
   const Options& options_;
-  const Machine& machine_;
+  Machine& machine_;
   JsonFile& json_;
+  std::function<Machine()> measure_again_;
 };
 
 }  // namespace gemm
