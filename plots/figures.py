@@ -172,19 +172,25 @@ def rate_against_size(results: Results, device: str):
         rows = [results.best(step, device, shape) for shape in shapes]
         drawn += rows
         style = step_style(step)
-        ax.errorbar(
-            [row.shape[0] for row in rows],
-            [row.gflops / unit for row in rows],
-            yerr=error_bars(rows, unit),
-            linestyle=DASHES[int(step[:2]) % len(DASHES)],
-            elinewidth=0.8,
-            capsize=2,
-            **style,
-        )
+        # A size like 4095 beside 4096 stands for itself: no line leads there.
+        even = [row for row in rows if row.shape[0] % 8 == 0]
+        odd = [row for row in rows if row.shape[0] % 8]
+        line = DASHES[int(step[:2]) % len(DASHES)]
+        hollow = {"linestyle": "", "markerfacecolor": "white", "markeredgecolor": style["color"]}
+        for part, look in ((even, {"linestyle": line}), (odd, hollow)):
+            if part:
+                ax.errorbar(
+                    [row.shape[0] for row in part],
+                    [row.gflops / unit for row in part],
+                    yerr=error_bars(part, unit),
+                    elinewidth=0.8,
+                    capsize=2,
+                    **{**style, **look},
+                )
         ends.append((rows[-1].shape[0], rows[-1].gflops / unit, title_of(step), style["color"]))
     peers = {row.shape[0]: peer for row in drawn if (peer := results.peer_of(row))}
     if peers:
-        curve = [(size, peers[size].gflops / unit) for size in sorted(peers)]
+        curve = [(n, peers[n].gflops / unit) for n in sorted(peers) if n % 8 == 0]
         ax.plot(*zip(*curve), color="black", marker="d", linestyle=":")
         ends.append((*curve[-1], peers[max(peers)].kernel, "black"))
     if drawn[0].machine.peak_flops:
@@ -217,7 +223,8 @@ def rate_against_size(results: Results, device: str):
     ax.set_xlabel("M = N = K (elements)")
     ax.set_ylabel(f"{DEVICE_NAMES[device]} rate ({unit_name})")
     ax.set_title("Rate against size, best row of each step")
-    return figure, caption_of(drawn, "C = A B in fp32")
+    odd = " Hollow: sizes that are no multiple of 8." if any(n % 8 for n in sizes) else ""
+    return figure, caption_of(drawn, f"C = A B in fp32.{odd}")
 
 
 def apart(values: list, ratio: float) -> list:

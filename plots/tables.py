@@ -10,6 +10,7 @@ Markers (MACHINE is a directory of plots/reference):
     <!-- generated: step STEP MACHINE -->                    every row of one step at its main size
     <!-- generated: counts STEP MACHINE -->                  what executing the kernels counted
     <!-- generated: misses STEP MACHINE -->                  cache misses, model and simulation
+    <!-- generated: counters MACHINE STEP.. -->              what Nsight Compute read off the GPU
     <!-- generated: machine MACHINE -->                      what was measured on, and its ceilings
     <!-- generated: figure NAME MACHINE "What it shows" -->  one figure, with its alternative text
     ... <!-- end generated -->
@@ -25,6 +26,7 @@ A marker that cannot be filled is named with page, line and reason, and keeps wh
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import re
 import shlex
@@ -235,6 +237,51 @@ def misses_table(reference: Reference, page: Path, step: str, machine: str) -> l
     return table(header, cells) + ["", note]
 
 
+def read_counters(directory: Path, step: str) -> dict:
+    """Nsight Compute's metrics of one launch of a step's row, from STEP.ncu.csv, as numbers."""
+    path = directory / f"{step}.ncu.csv"
+    if not path.is_file():
+        raise Missing(f"{path.name} is not in {directory.name}")
+    with path.open(encoding="utf-8", newline="") as file:
+        names, _units, values = csv.reader(file)
+    text = dict(zip(names, values))
+    metrics = {name: float(v.replace(",", "")) for name, v in text.items() if "__" in name}
+    return {"row": text["row"], "size": int(text["size"]), **metrics}
+
+
+def counters_table(reference: Reference, page: Path, machine: str, *steps: str) -> list:
+    """One row a step: what its warps asked of shared memory, what moved, and what was busy."""
+    header = ["step", "row", "shared loads / FMA", "wavefronts / FMA", "load/store pipe busy"]
+    header += ["issue slots busy", "warps active", "from L2", "from memory", "FLOP/byte moved"]
+    cells = []
+    for step in steps:
+        read = read_counters(reference.directory(machine), step)
+        fmas = read["size"] ** 3 / 32  # of whole warps
+        loads = read["smsp__inst_executed_op_shared_ld.sum"]
+        wavefronts = read["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]
+        moved = read["dram__bytes.sum"]
+        busy = [
+            "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+            "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
+            "sm__warps_active.avg.pct_of_peak_sustained_active",
+        ]
+        cells.append(
+            [
+                link(step, page, reference.root),
+                read["row"],
+                show(loads / fmas),
+                show(wavefronts / fmas),
+                *(f"{significant(read[name])} %" for name in busy),
+                f"{significant(read['lts__t_bytes.sum'] / 1e9)} GB",
+                f"{significant(moved / 1e9)} GB",
+                show(64 * fmas / moved),
+            ]
+        )
+    sizes = sorted({read_counters(reference.directory(machine), step)["size"] for step in steps})
+    note = f"*Nsight Compute, one launch, M = N = K = {' / '.join(map(str, sizes))}, {machine}.*"
+    return table(header, cells) + ["", note]
+
+
 def machine_table(reference: Reference, page: Path, machine: str) -> list:
     """What the results of a machine were measured on: one part for each device."""
     results = reference.results(machine)
@@ -248,7 +295,8 @@ def machine_table(reference: Reference, page: Path, machine: str) -> list:
             cells.append([f"{level.name}, measured", f"{rate} GB/s{size}"])
         plain = [key for key in owner.facts if not re.match(r"level_|peak_|library_|json_", key)]
         hidden = {"executable", "step", "host_name", "machine", "caches", "load_avg"}
-        cells += [[key.replace("_", " "), owner.facts[key]] for key in plain if key not in hidden]
+        known = [key for key in plain if key not in hidden and owner.facts[key] != "0"]
+        cells += [[key.replace("_", " "), owner.facts[key]] for key in known]
         lines += [""] if lines else []
         lines += table([owner.name, ""], cells)
     return timed_lines(lines, machine)
@@ -266,6 +314,7 @@ BLOCKS = {
     "step": step_table,
     "counts": counts_table,
     "misses": misses_table,
+    "counters": counters_table,
     "machine": machine_table,
     "figure": figure_line,
 }

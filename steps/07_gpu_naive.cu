@@ -4,7 +4,7 @@
 // Why     A CPU core computes one row after another; a GPU keeps thousands of threads in flight.
 // Bytes   Per FMA a thread loads one float of A and one of B: 2 FLOP / 8 bytes = 0.25 FLOP/byte.
 // Limit   Threads are numbered down the columns of C. At 32 x 32 the 32 threads of a warp read 32
-//         rows of A at once: 4 bytes each from 32 cache lines, looked up one after the other.
+//         rows of A at once: 4 bytes each from 32 cache lines, where one line would hold all 32.
 // More    docs/07_gpu_naive.md                          Run   build/steps/07_gpu_naive --m 4096
 
 #include "common/launch.hpp"

@@ -1,6 +1,7 @@
 """Tests of plots/: results invented here go in, figures and tables come out."""
 
 import contextlib
+import csv
 import io
 import json
 import sys
@@ -320,6 +321,25 @@ class Tables(PlotsTest):
         self.assertIn("| plain |", self.block("counts 12_gpu_shared_layout invented"))
         self.assertIn("| T=52 (model: L1) |", self.block("misses 03_cpu_square_tiling invented"))
         self.assertIn("an invented gpu", self.block("machine invented"))
+
+    def test_counters_are_per_fma_of_a_warp(self):
+        names = {
+            "gpu__time_duration.sum": "1,000",
+            "dram__bytes.sum": "1,048,576",
+            "lts__t_bytes.sum": "4,000,000,000",
+            "smsp__inst_executed_op_shared_ld.sum": "65,536",
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "131,072",
+            "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed": "93.75",
+            "smsp__issue_active.avg.pct_of_peak_sustained_elapsed": "41.5",
+            "sm__warps_active.avg.pct_of_peak_sustained_active": "100",
+        }
+        lines = [["row", "size", *names], ["", "", *names], ["16x16", "128", *names.values()]]
+        with (self.machine / "09_gpu_square_tiling.ncu.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+        page = self.block("counters invented 09_gpu_square_tiling")
+        # 128^3 / 32 = 65536 FMAs of a warp; 2 * 128^3 FLOP over 2^20 bytes.
+        self.assertIn("| 16x16 | 1.00 | 2.00 | 93.8 % | 41.5 % | 100 % |", page)
+        self.assertIn("| 4.00 |", page)
 
     def test_inline_values(self):
         write_gpu(self.machine)
