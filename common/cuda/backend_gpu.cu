@@ -7,14 +7,13 @@
 namespace gemm {
 namespace {
 
-constexpr int tile = 32;
+constexpr int tile = 32, threads = tile * tile;
 
 // product = A * B and magnitude = |A| * |B| in fp64, `rows` x N and dense, for the rows of A that
 // start at A. One block per tile x tile elements, one thread per element. `magnitude` may be null.
-__global__ __launch_bounds__(tile* tile) void reference_kernel(int rows, int N, int K,
-                                                               const float* A, std::int64_t lda,
-                                                               const float* B, std::int64_t ldb,
-                                                               double* product, double* magnitude) {
+__global__ void __launch_bounds__(threads)
+    reference_kernel(int rows, int N, int K, const float* A, std::int64_t lda, const float* B,
+                     std::int64_t ldb, double* product, double* magnitude) {
   __shared__ double As[tile][tile];
   __shared__ double Bs[tile][tile];
   const int tiles_n = ceil_div(N, tile);
@@ -147,7 +146,7 @@ class GpuBackend : public Backend {
     const std::size_t bytes = std::size_t(rows) * N * sizeof(double);
     const Buffer product_buffer(*this, bytes);
     const Buffer magnitude_buffer(*this, magnitude ? bytes : 0);
-    const Grid grid{std::int64_t{1} * ceil_div(rows, tile) * ceil_div(N, tile), tile * tile};
+    const Grid grid{std::int64_t{1} * ceil_div(rows, tile) * ceil_div(N, tile), threads};
     finish(launch(reference_kernel, grid, rows, N, K, problem.A + row0 * problem.lda, problem.lda,
                   problem.B, problem.ldb, static_cast<double*>(product_buffer.get()),
                   magnitude ? static_cast<double*>(magnitude_buffer.get()) : nullptr));

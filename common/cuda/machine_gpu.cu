@@ -13,8 +13,8 @@ constexpr int threads = 256;
 
 // `rounds` times 16 FMAs a thread that do not wait for each other. The sum is only ever stored when
 // it is -1, which it never is, and which the compiler cannot know.
-__global__ __launch_bounds__(threads) void multiply_add(int rounds, float factor, float term,
-                                                        float* out) {
+__global__ void __launch_bounds__(threads)
+    multiply_add(int rounds, float factor, float term, float* out) {
   constexpr int sums = 16;
   float sum[sums];
 #pragma unroll
@@ -37,8 +37,8 @@ __device__ void add(float4& sum, const float4& value) {
 }
 
 // Reads `count` float4 of global memory `passes` times, past L1, which would otherwise answer.
-__global__ __launch_bounds__(threads) void read_global(const float4* data, std::int64_t count,
-                                                       int passes, float* out) {
+__global__ void __launch_bounds__(threads)
+    read_global(const float4* data, std::int64_t count, int passes, float* out) {
   constexpr int in_flight = 4;
   const std::int64_t stride = std::int64_t{gridDim.x} * threads;
   const std::int64_t first = std::int64_t{blockIdx.x} * threads + threadIdx.x;
@@ -57,7 +57,7 @@ __global__ __launch_bounds__(threads) void read_global(const float4* data, std::
 
 // Each warp reads whole rows of 512 bytes, free of bank conflicts: `rounds` times 16 float4 a
 // thread.
-__global__ __launch_bounds__(threads) void read_shared(int rounds, float* out) {
+__global__ void __launch_bounds__(threads) read_shared(int rounds, float* out) {
   constexpr int reads = 16;
   __shared__ float4 data[threads + reads];
   for (int i = threadIdx.x; i < threads + reads; i += threads) data[i] = {};

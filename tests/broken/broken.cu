@@ -8,7 +8,7 @@
 namespace gemm {
 namespace {
 
-constexpr int tile = 32;
+constexpr int tile = 32, threads = tile * tile;
 
 enum class Fault {
   none,
@@ -40,9 +40,9 @@ __device__ float round_to_tf32(float x) {
 
 // C[M,N] = alpha * A[M,K] * B[K,N] + beta * C, one block per tile x tile elements of C.
 template <int fault>
-__global__ __launch_bounds__(tile* tile) void broken(int M, int N, int K, const float* A, int lda,
-                                                     const float* B, int ldb, float* C, int ldc,
-                                                     float alpha, float beta) {
+__global__ void __launch_bounds__(threads)
+    broken(int M, int N, int K, const float* A, int lda, const float* B, int ldb, float* C, int ldc,
+           float alpha, float beta) {
   constexpr Fault F = Fault(fault);
   if constexpr (F == Fault::empty) return;
   if constexpr (F == Fault::ignored_lda) lda = K;
