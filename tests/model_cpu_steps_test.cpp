@@ -123,7 +123,7 @@ TEST(CpuSteps, RecursionMissesLessThanPredictedWhereBlocksFit) {
 // 512 floats are a power of two of bytes: the rows of a tile share a few sets of the cache.
 TEST(CpuSteps, PowersOfTwoCollideInRealCaches) {
   const Cache real{.bytes = 32 << 10, .line_bytes = 64, .ways = 8};
-  const Kernel& tiled = kernel("03", 32);
+  const Kernel tiled = kernel("03", 32);
   EXPECT_GT(simulated_over_predicted(tiled, {32, 512, 128}, real), 3);
   EXPECT_LT(simulated_over_predicted(tiled, {32, 520, 128}, real), 1.5);
   EXPECT_NEAR(simulated_over_predicted(tiled, {32, 512, 128}, {.bytes = 32 << 10}), 1, 0.05);
