@@ -77,7 +77,7 @@ std::vector<Kernel> kernels() {
   return all;
 }
 
-// 1000 and 1040 beside 1024: the same work, without rows a power of two apart.
+// 1000 and 1040 beside 1024: nearly the same work, without rows a power of two apart.
 const Register step{{.name = "03_cpu_square_tiling",
                      .title = "CPU, square tiles",
                      .device = this_device,

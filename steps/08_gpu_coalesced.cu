@@ -4,7 +4,7 @@
 // Why     Step 07 at 32 x 32 touched 33 cache lines per warp and k, 32 of A and 1 of B; this is 2.
 // Bytes   What the code asks for is unchanged: 2 FLOP / 8 bytes = 0.25 FLOP/byte. What changes is
 //         how many of the fetched bytes are used.
-// Limit   Two loads still feed one FMA: the load unit, not the arithmetic, sets the pace.
+// Limit   Two loads still feed one FMA: the load/store pipe, not the arithmetic, sets the pace.
 // More    docs/08_gpu_coalesced.md                  Run   build/steps/08_gpu_coalesced --m 4096
 
 #include "common/launch.hpp"

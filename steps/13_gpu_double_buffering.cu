@@ -1,6 +1,6 @@
 // Step 13: double buffering.                                    Before: 12_gpu_shared_layout.cu
 // Idea    Two slices in shared memory: one is used while the next one is on its way. The next
-//         slice's loads are issued before the compute, into registers, and stored behind it.
+//         slice's loads are issued before the compute, into registers, and stored after it.
 // Why     In step 12 every thread waited for global memory, then computed, then waited again. A
 //         load takes hundreds of clocks; the compute between issue and use is what hides them.
 // Bytes   As in step 12: global 32 FLOP/byte at 128 x 128, shared 2 at 8 x 8. The same bytes, but
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(threads, blocks)
         for (int j = 0; j < TN; ++j) acc[i][j] += a[i] * b[j];
     }
 
-    // 3. Store the next slice where the slice before this one lay: everyone is done with that.
+    // 3. Load it now, if not before. Store it where the slice before this one lay: everyone is done with that.
     if (loads == Loads::after_compute && more) load(k0 + BK);
     if (more) store(1 - stage);
     __syncthreads();  // the next slice is whole, and this one is free
