@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(threads, blocks)
         for (int j = 0; j < TN; ++j) acc[i][j] += a[i] * b[j];
     }
 
-    // 3. Load it now, if not before. Store it where the slice before this one lay: everyone is done with that.
+    // 3. Load it now, if not before. Store it where the slice before this one lay: everyone is
+    //    done with that.
     if (loads == Loads::after_compute && more) load(k0 + BK);
     if (more) store(1 - stage);
     __syncthreads();  // the next slice is whole, and this one is free
