@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The whole course in one command: installs what is missing, builds, runs every step, draws.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 
 usage() {
   cat <<'END'
@@ -267,6 +267,7 @@ show_diff() {
 mode=run quick='' steps='' device='' subject=''
 gpu=$(gpu_name) || gpu=''
 
+is_only_task() { [[ $mode = run ]] || die 2 "$1: one of --test, --diff and --plots-only at a time"; }
 needs_value() { [[ ${2:---} != --* ]] || die 2 "$1 needs a value; see ./run_all.sh --help"; }
 
 while (($#)); do
@@ -275,9 +276,9 @@ while (($#)); do
     --quick) quick=yes ;;
     --steps) needs_value "$@"; steps=$2; shift ;;
     --device) needs_value "$@"; device=$2; shift ;;
-    --test) mode='test' ;;
-    --diff) needs_value "$@"; mode=diff subject=$2; shift ;;
-    --plots-only) needs_value "$@"; mode=plots subject=$2; shift ;;
+    --test) is_only_task "$1"; mode='test' ;;
+    --diff) is_only_task "$1"; needs_value "$@"; mode=diff subject=$2; shift ;;
+    --plots-only) is_only_task "$1"; needs_value "$@"; mode=plots subject=$2; shift ;;
     *) die 2 "unknown argument '$1'; see ./run_all.sh --help" ;;
   esac
   shift
@@ -289,7 +290,7 @@ number='[0-9]+(-[0-9]+)?'
 [[ $device =~ ^(|cpu|gpu|emulator)$ ]] || die 2 "--device $device: there are cpu, gpu and emulator"
 [[ $device != gpu || $gpu ]] || die 2 "--device gpu: no GPU answers here; --device emulator runs the GPU steps without one"
 steps=${steps:-1-99}
-[ "$(selected_sources)" ] || die 2 "--steps $steps: there is no such step in steps/"
+[ "$(selected_sources)" ] || die 2 "--steps $steps: there is no such step in steps/ (ranges go up: 09-13)"
 
 case $mode in
   run) run_course ;;

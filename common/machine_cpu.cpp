@@ -31,18 +31,18 @@ const volatile float one = 1, half = 0.5f;
 void keep(const Vector (&sum)[sums]) {
   Vector total = {};
 #pragma GCC unroll 12
-  for (int j = 0; j < sums; ++j) total += sum[j];
+  for (const Vector& s : sum) total += s;
   asm volatile("" : : "m"(total));
 }
 
 void multiply_add(int rounds) {
   Vector sum[sums];
 #pragma GCC unroll 12
-  for (int j = 0; j < sums; ++j) sum[j] = Vector{} + one;
+  for (Vector& s : sum) s = Vector{} + one;
   const Vector factor = Vector{} + half, term = Vector{} + one;
   for (int i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
-    for (int j = 0; j < sums; ++j) sum[j] = sum[j] * factor + term;
+    for (Vector& s : sum) s = s * factor + term;
   keep(sum);
 }
 

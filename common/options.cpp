@@ -8,6 +8,7 @@
 #include <charconv>
 #include <limits>
 #include <regex>
+#include <thread>
 
 #include "common/backend.hpp"
 #include "common/error.hpp"
@@ -15,8 +16,12 @@
 namespace gemm {
 namespace {
 
-constexpr int largest_size = std::numeric_limits<int>::max();
+// A loop over tiles ends up to a tile past its matrix, and its int has to hold that too.
+constexpr int largest_size = std::numeric_limits<int>::max() - 4096;
 constexpr std::size_t most_sizes = 10000;
+constexpr int most_repeats = 1000000;
+// std::regex recurses for every character: a pattern without end would overflow the stack.
+constexpr std::size_t longest_pattern = 1000;
 constexpr Device devices[] = {Device::cpu, Device::gpu, Device::emulator};
 constexpr Init inits[] = {Init::integers, Init::uniform, Init::normal, Init::zeros};
 
@@ -36,6 +41,14 @@ CLI::Validator whole(int low, int high) {
       },
       "");
 }
+
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) { return std::string(text.empty() ? "it is empty" : ""); }, "");
+}
+
+// More threads than the machine has would take turns, and a peak measured by turns is none.
+int most_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 template <typename Value, std::size_t count>
 std::vector<std::string> words(const Value (&values)[count]) {
@@ -97,6 +110,10 @@ const Step& choose_step(const std::vector<Step>& steps, const std::string& asked
 }
 
 std::vector<const Kernel*> choose_kernels(const Step& step, const std::string& pattern) {
+  if (pattern.size() > longest_pattern)
+    throw Refusal(Exit::bad_usage, fmt::format("--kernel: the expression is longer than the {} "
+                                               "characters that are enough for any row",
+                                               longest_pattern));
   std::regex regex;
   try {
     regex = std::regex(pattern);
@@ -136,6 +153,17 @@ int default_repeats(Device device) {
     default:
       return 1;
   }
+}
+
+void check_benchmark_flag(const std::string& flag) {
+  const std::string repetitions = "--benchmark_repetitions=";
+  if (flag.starts_with("--benchmark_out") || flag.starts_with("--benchmark_format"))
+    throw Refusal(Exit::bad_usage,
+                  fmt::format("{}: use --json FILE, which keeps every size", flag));
+  if (flag.starts_with(repetitions) &&
+      !whole_number(std::string_view(flag).substr(repetitions.size()), 1, most_repeats))
+    throw Refusal(Exit::bad_usage,
+                  fmt::format("{} is not a whole number from 1 to {}", flag, most_repeats));
 }
 
 void list(const std::vector<Step>& steps) {
@@ -218,7 +246,8 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   auto* one =
       app.add_option("--size", size, "M = N = K; --m, --n and --k override it")->check(dimension);
   app.add_option("--sizes", sizes, "several: 256,512,1024:4096:512 (first:last:step)")
-      ->excludes(one);
+      ->excludes(one)
+      ->check(not_empty());
   app.add_option("--device", device, "cpu, gpu or emulator; default: gpu where one answers")
       ->check(CLI::IsMember(words(devices)));
   app.add_option("--kernel", kernel, "only the rows whose name this regular expression finds");
@@ -232,14 +261,16 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
       ->excludes(cold);
   app.add_option("--threads", options.threads, "CPU threads")
       ->capture_default_str()
-      ->check(whole(1, 4096));
+      ->check(whole(1, most_threads()));
   app.add_option("--repeats", repeats,
                  "repetitions; default 10 on a GPU, 5 on a CPU, 1 on the emulator")
-      ->check(whole(1, 1000000));
-  app.add_flag("--check-only", options.check_only, "verify, measure nothing");
+      ->check(whole(1, most_repeats));
+  auto* check_only = app.add_flag("--check-only", options.check_only, "verify, measure nothing");
   app.add_flag("--count", options.count,
                "CPU steps: run through the cache simulation as well (the emulator always counts)");
-  app.add_option("--json", options.json, "write results in Google Benchmark's format");
+  app.add_option("--json", options.json, "write results in Google Benchmark's format")
+      ->excludes(check_only)
+      ->check(not_empty());
   app.add_flag("--list", list_only, "print the step's rows and the devices it is built for");
   app.footer(
       "--benchmark_* flags go to Google Benchmark.\n"
@@ -269,10 +300,7 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   if (options.count && step.device == Device::cpu && !built_for(steps, Device::emulator))
     throw Refusal(Exit::bad_usage,
                   "--count: this build has no emulator; configure with -DGEMM_EMULATOR=ON");
-  for (const std::string& flag : options.benchmark_flags)
-    if (flag.starts_with("--benchmark_out") || flag.starts_with("--benchmark_format"))
-      throw Refusal(Exit::bad_usage,
-                    fmt::format("{}: use --json FILE, which keeps every size", flag));
+  for (const std::string& flag : options.benchmark_flags) check_benchmark_flag(flag);
 
   if (m && n && k) {
     if (size || !sizes.empty())

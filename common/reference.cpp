@@ -13,7 +13,7 @@ namespace gemm {
 namespace {
 
 // Four doubles: one AVX2 register, two SSE2 or NEON ones. g++ and clang lower it to what there is.
-typedef double Vector __attribute__((vector_size(32)));
+using Vector [[gnu::vector_size(32)]] = double;
 
 constexpr int lanes = 4;
 constexpr int vectors = 2;

@@ -245,7 +245,7 @@ void Report::add(const std::vector<Row>& rows) {
   std::fflush(stdout);
   for (const Row& row : rows) {
     if (row.well())
-      any_ran_ |= !row.is_peer();
+      any_ran_ |= !row.is_peer(), any_timed_ |= !row.seconds.empty();
     else
       exits_.push_back(row.exit);
   }
@@ -257,23 +257,35 @@ Exit Report::exit_code() const {
   };
   for (const Exit code : {Exit::wrong_result, Exit::device_error, Exit::impossible_rate})
     if (seen(code)) return code;
+  const auto& flags = options_.benchmark_flags;
+  const auto filter = std::find_if(flags.begin(), flags.end(), [](const std::string& flag) {
+    return flag.starts_with("--benchmark_filter");
+  });
+  if (any_ran_ && !any_timed_ && !options_.check_only && filter != flags.end())
+    throw Refusal(Exit::bad_usage,
+                  fmt::format("{}: finds nothing to measure among names like {}/{}/256x256x256",
+                              *filter, options_.step->name, options_.kernels.front()->name));
   if (any_ran_) return Exit::ok;
   return seen(Exit::no_memory) ? Exit::no_memory : Exit::unsupported;
 }
 
 int run_program(const std::string& name, const std::function<Exit()>& body) {
+  constexpr const char* unheard = "standard output cannot be written: is its disk full?";
   const auto stop = [&](Exit code, const char* line) {
     std::fflush(stdout);
     fmt::print(stderr, "{}: {}\n", name, line);
     return static_cast<int>(code);
   };
   try {
-    return static_cast<int>(body());
+    const Exit code = body();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Refusal(Exit::cannot_write, unheard);
+    return static_cast<int>(code);
   } catch (const Refusal& refusal) {
     return stop(refusal.code, refusal.what());
   } catch (const std::bad_alloc&) {
     return stop(Exit::no_memory, "out of memory: choose a smaller size");
   } catch (const std::exception& error) {
+    if (std::ferror(stdout)) return stop(Exit::cannot_write, unheard);
     return stop(Exit::device_error, error.what());
   }
 }

@@ -29,6 +29,7 @@ class Report {
   void add(const std::vector<Row>& rows);
 
   /// ok when something ran and everything that ran was right; else the gravest row's code.
+  /// Throws Refusal(bad_usage) when --benchmark_filter left nothing to measure.
   Exit exit_code() const;
 
  private:
@@ -38,7 +39,7 @@ class Report {
   const Options& options_;
   const Machine& machine_;
   std::vector<Exit> exits_;
-  bool any_ran_ = false;
+  bool any_ran_ = false, any_timed_ = false;
 };
 
 /// Runs the body of main. A Refusal becomes one line on standard error and its exit code.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 
 #include "common/model/traffic.hpp"
 
@@ -41,11 +42,16 @@ int launches_for(const Row& row, Backend& backend, bool cold) {
 // Keeps what Google Benchmark measured, and prints nothing.
 class Collector : public benchmark::BenchmarkReporter {
  public:
+  // What a filter does not find is said in the table.
+  Collector() { SetErrorStream(&unheard_); }
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>& report) override {
     runs.insert(runs.end(), report.begin(), report.end());
   }
   JsonFile::Runs runs;
+
+ private:
+  std::ostringstream unheard_;
 };
 
 std::string label_of(const Row& row) { return row.exact ? "verified (exact)" : "verified"; }
@@ -170,7 +176,11 @@ std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Ma
 
 JsonFile::JsonFile(std::string path) : path_(std::move(path)), beside_(path_ + ".part") {
   if (path_.empty()) return;
-  if (std::filesystem::is_directory(path_) || !std::ofstream(beside_))
+  // Moving a result there would replace a device or a pipe by a file.
+  std::error_code unknown;
+  const auto there = std::filesystem::status(path_, unknown);
+  const bool taken = std::filesystem::exists(there) && !std::filesystem::is_regular_file(there);
+  if (taken || !std::ofstream(beside_))
     throw Refusal(
         Exit::cannot_write,
         fmt::format("--json {}: cannot be written; name a file in a directory that exists "
@@ -182,6 +192,7 @@ JsonFile::JsonFile(std::string path) : path_(std::move(path)), beside_(path_ + "
 void JsonFile::add(const Runs& runs) {
   if (path_.empty() || runs.empty()) return;
   runs_.insert(runs_.end(), runs.begin(), runs.end());
+  std::error_code error;
   {
     std::ofstream file(beside_);
     benchmark::JSONReporter reporter;
@@ -189,10 +200,11 @@ void JsonFile::add(const Runs& runs) {
     reporter.ReportContext({});
     reporter.ReportRuns(runs_);
     reporter.Finalize();
-    if (!file.flush())
+    if (!file.flush()) {
+      std::filesystem::remove(beside_, error);
       throw Refusal(Exit::cannot_write, fmt::format("--json {}: the disk is full?", path_));
+    }
   }
-  std::error_code error;
   std::filesystem::rename(beside_, path_, error);
   if (error)
     throw Refusal(Exit::cannot_write, fmt::format("--json {}: {}", path_, error.message()));

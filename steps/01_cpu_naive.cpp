@@ -12,6 +12,7 @@
 
 #include "common/gemm.hpp"
 #include "common/model/cache.hpp"
+#include "common/model/traffic.hpp"
 
 namespace gemm {
 namespace {
@@ -30,17 +31,12 @@ Run prepare(const Problem& p) {
   return {[p](Stream) { naive(p.shape.M, p.shape.N, p.shape.K, p.A, p.B, p.C); }};
 }
 
-// Every one of the M * N * K FMAs loads its two operands again.
-Traffic traffic(Shape s) {
-  const std::int64_t M = s.M, N = s.N, K = s.K;
-  return {.global_loaded = 4 * 2 * M * N * K, .global_stored = 4 * M * N};
-}
-
 const Register step{
     {.name = "01_cpu_naive",
      .title = "CPU, triple loop",
      .device = this_device,
-     .kernels = {{.name = "ijk", .prepare = prepare, .traffic = traffic, .misses = naive_misses}}}};
+     .kernels = {
+         {.name = "ijk", .prepare = prepare, .traffic = untiled_traffic, .misses = naive_misses}}}};
 
 }  // namespace
 }  // namespace gemm

@@ -8,6 +8,7 @@
 // More    docs/07_gpu_naive.md                          Run   build/steps/07_gpu_naive --m 4096
 
 #include "common/launch.hpp"
+#include "common/model/traffic.hpp"
 
 namespace gemm {
 namespace {
@@ -34,15 +35,9 @@ Run prepare(const Problem& p) {
   return launch(naive<T.BM, T.BN, T.threads()>, grid_of(p.shape, T), M, N, K, p.A, p.B, p.C);
 }
 
-// Every one of the M * N * K FMAs loads its two operands again.
-Traffic traffic(Shape s) {
-  const std::int64_t M = s.M, N = s.N, K = s.K;
-  return {.global_loaded = 4 * 2 * M * N * K, .global_stored = 4 * M * N};
-}
-
 template <Tile T>
 Kernel row() {
-  return {to_string(T), prepare<T>, traffic, T};
+  return {to_string(T), prepare<T>, untiled_traffic, T};
 }
 
 const Register step{

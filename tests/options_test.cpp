@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "common/error.hpp"
 
 namespace gemm {
@@ -42,7 +44,7 @@ TEST(Sizes, ListsAndRangesMix) {
             std::vector<int>({256, 512, 1024, 1536, 2048, 2560}));
   EXPECT_EQ(parse_sizes("1:6:2,0"), std::vector<int>({1, 3, 5, 0}));
   EXPECT_EQ(parse_sizes("7:7:9"), std::vector<int>({7}));
-  EXPECT_EQ(parse_sizes("2147483646:2147483647:5"), std::vector<int>({2147483646}));
+  EXPECT_EQ(parse_sizes("2147479550:2147479551:5"), std::vector<int>({2147479550}));
 }
 
 TEST(Sizes, AreRefusedWithTheReason) {
@@ -110,16 +112,18 @@ TEST(Options, SizesAreOverriddenOneByOne) {
 }
 
 TEST(Options, EveryFlagIsTaken) {
-  const Options options =
-      read({"--kernel", "^large", "--init", "int", "--peer", "openblas,blis", "--cold", "--threads",
-            "4", "--repeats", "7", "--check-only", "--count", "--json", "out.json",
-            "--benchmark_filter=x", "--device", "cpu"});
+  const std::string threads = std::to_string(std::thread::hardware_concurrency());
+  const Options options = read({"--kernel", "^large", "--init", "int", "--peer", "openblas,blis",
+                                "--cold", "--threads", threads, "--repeats", "7", "--count",
+                                "--json", "out.json", "--benchmark_filter=x", "--device", "cpu"});
   ASSERT_EQ(options.kernels.size(), 1u);
   EXPECT_EQ(options.kernels[0]->name, "large tiles");
   EXPECT_EQ(options.init, Init::integers);
   EXPECT_EQ(options.peers, std::vector<std::string>({"openblas", "blis"}));
-  EXPECT_TRUE(options.cold && options.check_only && options.count);
-  EXPECT_EQ(options.threads, 4);
+  EXPECT_TRUE(options.cold && options.count);
+  EXPECT_FALSE(options.check_only);
+  EXPECT_TRUE(read({"--check-only"}).check_only);
+  EXPECT_EQ(std::to_string(options.threads), threads);
   EXPECT_EQ(options.repeats, 7);
   EXPECT_EQ(options.json, "out.json");
   EXPECT_EQ(options.benchmark_flags, std::vector<std::string>({"--benchmark_filter=x"}));
@@ -153,6 +157,7 @@ TEST(Options, WrongOnesAreRefusedOnOneLine) {
   const std::vector<Bad> bad = {
       {{"--m", "-1"}, "--m"},
       {{"--m", "2147483648"}, "--m"},
+      {{"--m", "2147483647"}, "--m"},
       {{"--n", "ten"}, "--n"},
       {{"--k", "1e3"}, "--k"},
       {{"--k"}, "--k"},
@@ -161,6 +166,7 @@ TEST(Options, WrongOnesAreRefusedOnOneLine) {
       {{"--size", "8", "--m", "1", "--n", "2", "--k", "3"}, "--size"},
       {{"--sizes", "8", "--m", "1", "--n", "2", "--k", "3"}, "--sizes"},
       {{"--sizes", "1:9:0"}, "--sizes 1:9:0"},
+      {{"--sizes", ""}, "--sizes"},
       {{"--device", "tpu"}, "--device"},
       {{"--device", "gpu"}, "is a CPU step"},
       {{"--device", "cpu"}, "is a GPU step", &gpu_step},
@@ -168,14 +174,21 @@ TEST(Options, WrongOnesAreRefusedOnOneLine) {
       {{"--device", "emulator"}, "no emulator", &without_emulator},
       {{"--kernel", "huge"}, "'small tiles', 'large tiles'"},
       {{"--kernel", "("}, "not a regular expression"},
+      {{"--kernel", std::string(100000, '(')}, "--kernel"},
       {{"--init", "random"}, "--init"},
       {{"--cold", "--warm"}, "--warm"},
       {{"--threads", "0"}, "--threads"},
       {{"--threads", "many"}, "--threads"},
+      {{"--threads", "100000"}, "--threads"},
       {{"--repeats", "0"}, "--repeats"},
       {{"--repeats", "-3"}, "--repeats"},
       {{"--count", "--device", "gpu"}, "--count", &gpu_step},
       {{"--count"}, "--count", &without_emulator},
+      {{"--json", ""}, "--json"},
+      {{"--check-only", "--json", "a.json"}, "--json"},
+      {{"--benchmark_repetitions=0"}, "--benchmark_repetitions=0"},
+      {{"--benchmark_repetitions=-3"}, "--benchmark_repetitions=-3"},
+      {{"--benchmark_repetitions=abc"}, "--benchmark_repetitions=abc"},
       {{"--benchmark_out=x.json"}, "--json"},
       {{"--benchmark_format=csv"}, "--json"},
       {{"--colour"}, "--colour"},

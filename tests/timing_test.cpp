@@ -195,15 +195,20 @@ TEST_F(Timing, TheFileIsWholeAfterEveryShape) {
   }
 }
 
+// A pipe or a device is no place for a file: moving a result there would put an end to it.
 TEST(Json, AnUnwritablePlaceIsFoundAtOnce) {
+  const std::string pipe = testing::TempDir() + "gemm_test_pipe";
+  std::filesystem::remove(pipe);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& place :
-       {testing::TempDir() + "no/such/folder/a.json", testing::TempDir()})
+       {testing::TempDir() + "no/such/folder/a.json", testing::TempDir(), pipe})
     try {
       JsonFile json(place);
       ADD_FAILURE() << place;
     } catch (const Refusal& refusal) {
       EXPECT_EQ(refusal.code, Exit::cannot_write);
     }
+  std::filesystem::remove(pipe);
 }
 
 TEST(StepMain, IsReadInOneGlance) {

@@ -33,7 +33,8 @@ struct Lines {
 
   // The lines of all the blocks that rows of `ld` floats are cut into.
   double cut(double rows, int cols, int ld) const {
-    return ld / cols * block(rows, cols, ld) + (ld % cols ? block(rows, ld % cols, ld) : 0.0);
+    const int whole_blocks = ld / cols;
+    return whole_blocks * block(rows, cols, ld) + (ld % cols ? block(rows, ld % cols, ld) : 0.0);
   }
 
   int b;

@@ -42,7 +42,6 @@ std::optional<Multiprocessor> multiprocessor_of(int compute_capability) {
     case 89:
       return Multiprocessor{48, 24, 100 * kib, 1 * kib, 128};
     case 90:
-      return Multiprocessor{64, 32, 228 * kib, 1 * kib, 128};
     case 100:
       return Multiprocessor{64, 32, 228 * kib, 1 * kib, 128};
     case 120:

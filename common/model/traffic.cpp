@@ -2,6 +2,11 @@
 
 namespace gemm {
 
+Traffic untiled_traffic(Shape s) {
+  const std::int64_t M = s.M, N = s.N, K = s.K;
+  return {.global_loaded = 4 * 2 * M * N * K, .global_stored = 4 * M * N};
+}
+
 Traffic tiled_traffic(Shape s, Tile t) {
   const std::int64_t M = s.M, N = s.N, K = s.K;
   const std::int64_t tiles_m = ceil_div(s.M, t.BM), tiles_n = ceil_div(s.N, t.BN);

@@ -1,4 +1,4 @@
-// Bytes requested by the tiled GPU kernels, predicted from the tile alone.
+// Bytes requested by kernels, predicted from shape and tile alone.
 #pragma once
 
 #include <functional>
@@ -6,6 +6,9 @@
 #include "common/gemm.hpp"
 
 namespace gemm {
+
+/// Bytes that a kernel asks for where every one of its M * N * K FMAs loads both operands again.
+Traffic untiled_traffic(Shape shape);
 
 /// Bytes that a kernel with block tile BM x BN x BK and thread tile TM x TN asks for, any shape.
 /// A is read once per column of tiles, B once per row of tiles, and only inside the matrices. The

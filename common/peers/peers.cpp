@@ -30,8 +30,10 @@ std::vector<Kernel> find_peers(Device device, const std::vector<std::string>& na
   if (names.empty() && !peers.empty())
     if (auto kernel = peers.front().open(threads)) kernels.push_back(*kernel);
 
-  for (const std::string& name : names) {
-    if (name == "none") continue;
+  for (auto at = names.begin(); at != names.end(); ++at) {
+    const std::string& name = *at;
+    const bool again = std::find(names.begin(), at, name) != at;
+    if (name == "none" || again) continue;
     const auto peer = std::find_if(peers.begin(), peers.end(),
                                    [&](const Peer& candidate) { return candidate.name == name; });
     if (peer == peers.end())

@@ -45,11 +45,11 @@ template <std::size_t bytes>
 struct Word;
 template <>
 struct Word<8> {
-  typedef std::uint64_t type __attribute__((may_alias));
+  using type [[gnu::may_alias]] = std::uint64_t;
 };
 template <>
 struct Word<16> {
-  typedef long long type __attribute__((vector_size(16), may_alias));
+  using type [[gnu::vector_size(16), gnu::may_alias]] = long long;
 };
 
 template <typename Vector>
@@ -98,6 +98,9 @@ struct Index3 {
 };
 
 }  // namespace gemm::simt
+
+// From here on the names are CUDA's.
+// NOLINTBEGIN(readability-identifier-naming)
 
 using float2 = gemm::simt::Vector2<float>;
 using float4 = gemm::simt::Vector4<float>;
@@ -175,3 +178,5 @@ template <typename T>
 __forceinline__ T __ldg(const T* p) {
   return *p;
 }
+
+// NOLINTEND(readability-identifier-naming)

@@ -136,6 +136,7 @@ using gemm::simt::access_range;
 using gemm::simt::site_of_caller;
 using gemm::simt::worker;
 
+// NOLINTBEGIN(readability-identifier-naming): the names are CUDA's.
 void __syncthreads() { worker().block_barrier(site_of_caller(__builtin_return_address(0))); }
 
 void __syncwarp(unsigned mask) {
@@ -149,7 +150,9 @@ void __pipeline_memcpy_async(void* shared, const void* global, std::size_t bytes
 
 void __pipeline_commit() { worker().commit_async(); }
 void __pipeline_wait_prior(std::size_t groups) { worker().wait_async(groups); }
+// NOLINTEND(readability-identifier-naming)
 
+// NOLINTBEGIN(readability-identifier-naming): the names are GCC's.
 // GCC, gcc/sanitizer.def: BUILT_IN_TSAN_*. Atomic operations are not among them yet: no kernel has
 // one.
 extern "C" {
@@ -174,3 +177,4 @@ void __tsan_write_range(void* p, std::size_t bytes) {
   access_range<true>(static_cast<char*>(p), bytes, __builtin_return_address(0));
 }
 }
+// NOLINTEND(readability-identifier-naming)

@@ -4,9 +4,9 @@
 #include <elf.h>
 #include <fmt/format.h>
 #include <link.h>
-#include <stdio.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
