@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The whole course in one command: installs what is missing, builds, runs every step, draws.
 set -euo pipefail
+started_in=$PWD
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 
 usage() {
@@ -299,6 +300,7 @@ case $mode in
     show_diff "$subject"
     ;;
   plots)
+    [ -d "$subject" ] || [ ! -d "$started_in/$subject" ] || subject=$started_in/$subject
     [ -d "$subject" ] || die 2 "--plots-only $subject: there is no such directory"
     draw "$subject"
     ;;

@@ -1,10 +1,14 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <functional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "common/error.hpp"
 #include "common/machine_parts.hpp"
 
 namespace gemm {
@@ -70,7 +74,15 @@ double best_window(int threads, int windows, const std::function<void(int)>& wor
     }
   };
   std::vector<std::jthread> others;
-  for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
+  try {
+    for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
+  } catch (const std::system_error&) {
+    // Those that have started must not wait for the ones that never will, this thread included.
+    for (int absent = threads - static_cast<int>(others.size()); absent > 0; --absent)
+      together.arrive_and_drop();
+    throw Refusal(Exit::no_memory,
+                  fmt::format("no room for {} threads: use fewer --threads", threads));
+  }
   run(0);
   others.clear();
   return best;
@@ -91,6 +103,8 @@ double cpu_read_rate(std::int64_t bytes, int threads) {
   const std::int64_t passes = std::max<std::int64_t>(1, window_bytes / (count * vector_bytes));
   const int windows = bytes > (32 << 20) ? 4 : 12;
   std::vector<std::vector<Vector>> data(threads);
+  // Room is found here, where its lack can be told; a thread touches its own part first.
+  for (auto& part : data) part.reserve(count);
   const double seconds = best_window(threads, windows, [&](int thread) {
     if (data[thread].empty()) data[thread].resize(count);
     for (std::int64_t pass = 0; pass < passes; ++pass) read(data[thread].data(), count);

@@ -273,7 +273,8 @@ int run_program(const std::string& name, const std::function<Exit()>& body) {
   constexpr const char* unheard = "standard output cannot be written: is its disk full?";
   const auto stop = [&](Exit code, const char* line) {
     std::fflush(stdout);
-    fmt::print(stderr, "{}: {}\n", name, line);
+    // fmt::print would throw where standard error is full too.
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), line);
     return static_cast<int>(code);
   };
   try {

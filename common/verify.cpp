@@ -372,16 +372,16 @@ void Verifier::Parts::compare(Index row0, Index count, Comparison& result) {
   const std::vector<float> found = C.fetch(row0, count);
   const std::vector<float> before =
       beta != 0 ? C.entries_of(row0, count) : std::vector<float>(found.size(), poison_value);
-  const auto [product, magnitude] = reference.rows(row0, count);
+  const Reference::Rows answer = reference.rows(row0, count);
 
   // The error that a bound of 1 stands for: u * (|alpha||A||B| + |beta||C|).
   const auto unit = [&](Index r, Index c) {
     const double old = beta != 0 ? std::fabs(beta * before[r * C.ld + c]) : 0;
-    return exact ? 0 : unit_roundoff * (std::fabs(alpha) * magnitude[r * C.cols + c] + old);
+    return exact ? 0 : unit_roundoff * (std::fabs(alpha) * answer.magnitude[r * C.cols + c] + old);
   };
   const auto expected = [&](Index r, Index c) {
     const double old = beta != 0 ? beta * before[r * C.ld + c] : 0;
-    return Expected{alpha * product[r * C.cols + c] + old, tolerance * unit(r, c)};
+    return Expected{alpha * answer.product[r * C.cols + c] + old, tolerance * unit(r, c)};
   };
   const auto untouched = [&](Index at) {
     return std::bit_cast<std::uint32_t>(found[at]) == std::bit_cast<std::uint32_t>(before[at]);

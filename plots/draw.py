@@ -43,7 +43,10 @@ def main() -> int:
         parser.error(f"{arguments.results} is no directory")
     results = Results(arguments.results)
     out = arguments.out or arguments.results / "figures"
-    drawn = draw_all(results, out)
+    try:
+        drawn = draw_all(results, out)
+    except OSError as error:
+        parser.error(f"{out} cannot be written: {error.strerror}")
     for problem in results.problems:
         print(f"  unreadable {problem}", file=sys.stderr)
     print(f"{drawn} figures in {out}")

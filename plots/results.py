@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ Shape = tuple  # (M, N, K)
 NAME = re.compile(r"^(?P<step>[^/]+)/(?P<kernel>.+?)/(?P<M>\d+)x(?P<N>\d+)x(?P<K>\d+)(?:/|$)")
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 PEER = "peer"
+DEVICES = ("cpu", "gpu", "emulator")
 
 # Large enough for every idea to show. On the CPU no power of two, so that what one step gains over
 # another is not hidden behind conflict misses, which step 03 looks at by themselves.
@@ -112,7 +114,7 @@ class Results:
         for path in sorted(Path(directory).glob("*.json")):
             try:
                 rows += read_file(path)
-            except (ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 self.problems.append(f"{path.name}: {type(error).__name__}: {error}")
         self.rows = merge_files(rows)
         if not rows:
@@ -207,6 +209,8 @@ def read_machine(context: dict) -> Machine:
                 number(context.get(key + "bytes_per_second")),
             )
         )
+    if context["device"] not in DEVICES:
+        raise ValueError(f"the device {context['device']!r} is none of {', '.join(DEVICES)}")
     name = context.get("machine") or context.get("gpu") or context.get("cpu")
     return Machine(
         name=name or context.get("host_name", "unknown machine"),
@@ -255,6 +259,14 @@ def merge_files(rows: list) -> list:
     return list(kept.values())
 
 
+def rate_of(run: dict) -> float:
+    """GFLOP/s of a run; 0 where it has none, or where M, N or K is 0 and there was no work."""
+    rate = run.get("gflops", 0)
+    if type(rate) not in (int, float) or not 0 <= rate < math.inf:
+        raise ValueError(f"the rate {rate!r} of {run['name']!r} is no number of GFLOP/s")
+    return rate
+
+
 def merge(step: str, kernel: str, shape: Shape, machine: Machine, runs: list) -> Row:
     names = {key for run in runs for key, value in run.items() if type(value) in (int, float)}
     counters = {
@@ -267,6 +279,6 @@ def merge(step: str, kernel: str, shape: Shape, machine: Machine, runs: list) ->
         machine=machine,
         label=runs[0].get("label", ""),
         seconds=tuple(run["real_time"] * SECONDS[run["time_unit"]] for run in runs),
-        rates=tuple(run["gflops"] for run in runs if "gflops" in run),
+        rates=tuple(filter(None, (rate_of(run) for run in runs))),
         counters=counters,
     )

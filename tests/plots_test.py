@@ -198,9 +198,25 @@ class Reading(PlotsTest):
     def test_a_broken_file_is_named_and_the_others_are_read(self):
         write_gpu(self.machine)
         (self.machine / "broken.json").write_text("{", encoding="utf-8")
+        (self.machine / "directory.json").mkdir()
+        write_file(self.machine, "list.json", context("07_gpu_naive", "gpu", [], 0), [1])
+        entries = runs("07_gpu_naive", "x", (8, 8, 8), 1.0, {})
+        write_file(self.machine, "device.json", context("07_gpu_naive", "tpu", [], 0), entries)
+        entries[0]["gflops"] = None
+        write_file(self.machine, "rate.json", context("07_gpu_naive", "gpu", [], 0), entries)
         results = Results(self.machine)
         self.assertTrue(results.rows)
-        self.assertIn("broken.json", results.problems[0])
+        named = [problem.split(":")[0] for problem in results.problems]
+        broken = ["broken.json", "device.json", "directory.json", "list.json", "rate.json"]
+        self.assertEqual(named, broken)
+
+    def test_a_shape_without_work_has_no_rate(self):
+        entries = runs("07_gpu_naive", "x", (8, 8, 0), 1.0, {})
+        for entry in entries:
+            entry["gflops"] = 0.0
+        write_file(self.machine, "a.json", context("07_gpu_naive", "gpu", [], 0), entries)
+        (row,) = Results(self.machine).rows
+        self.assertFalse(row.timed)
 
     def test_failed_runs_have_no_rate(self):
         entries = runs("07_gpu_naive", "x", (8, 8, 8), 1.0, {})

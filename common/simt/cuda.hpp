@@ -45,16 +45,16 @@ template <std::size_t bytes>
 struct Word;
 template <>
 struct Word<8> {
-  using type [[gnu::may_alias]] = std::uint64_t;
+  using Type [[gnu::may_alias]] = std::uint64_t;
 };
 template <>
 struct Word<16> {
-  using type [[gnu::vector_size(16), gnu::may_alias]] = long long;
+  using Type [[gnu::vector_size(16), gnu::may_alias]] = long long;
 };
 
 template <typename Vector>
 __forceinline__ void move(Vector* to, const Vector* from) {
-  using W = typename Word<sizeof(Vector)>::type;
+  using W = typename Word<sizeof(Vector)>::Type;
   *reinterpret_cast<W*>(to) = *reinterpret_cast<const W*>(from);
 }
 
