@@ -29,8 +29,8 @@ class Backend {
   /// Bytes that `allocate` can still give.
   virtual std::size_t free_bytes() const = 0;
 
-  /// Device memory, aligned to 256 bytes. Throws Refusal(no_memory).
-  virtual void* allocate(std::size_t bytes) = 0;
+  /// Device memory, aligned to 256 bytes; messages call it `name`. Throws Refusal(no_memory).
+  virtual void* allocate(std::size_t bytes, const std::string& name) = 0;
   virtual void release(void* memory) = 0;
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
@@ -68,8 +68,8 @@ std::unique_ptr<Backend> open_emulator();
 /// Device memory with an owner.
 class Buffer {
  public:
-  Buffer(Backend& backend, std::size_t bytes)
-      : backend_(&backend), memory_(backend.allocate(bytes)), bytes_(bytes) {}
+  Buffer(Backend& backend, std::size_t bytes, const std::string& name)
+      : backend_(&backend), memory_(backend.allocate(bytes, name)), bytes_(bytes) {}
   Buffer(Buffer&& other) noexcept
       : backend_(other.backend_),
         memory_(std::exchange(other.memory_, nullptr)),

@@ -80,14 +80,15 @@ std::size_t HostBackend::free_bytes() const {
   return std::min(machine, limit - std::min(used, limit));
 }
 
-void* HostBackend::allocate(std::size_t bytes) {
+void* HostBackend::allocate(std::size_t bytes, const std::string& name) {
   constexpr std::size_t alignment = 256;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) & -alignment;
   void* memory = rounded > free_bytes() ? nullptr : std::aligned_alloc(alignment, rounded);
   if (!memory)
-    throw Refusal(Exit::no_memory, fmt::format("{:.1f} GB do not fit in the {:.1f} GB of memory "
-                                               "that are free: choose a smaller size",
-                                               bytes * 1e-9, free_bytes() * 1e-9));
+    throw Refusal(Exit::no_memory,
+                  fmt::format("{:.1f} GB for {} do not fit in the {:.1f} GB of memory "
+                              "that are free: choose a smaller size",
+                              bytes * 1e-9, name, free_bytes() * 1e-9));
   return memory;
 }
 

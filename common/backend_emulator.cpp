@@ -41,9 +41,9 @@ class EmulatorBackend : public HostBackend {
 
   bool checks_bounds() const override { return true; }
 
-  void* allocate(std::size_t bytes) override {
-    void* const memory = HostBackend::allocate(bytes);
-    buffers_.try_emplace(memory, memory, bytes, "buffer" + std::to_string(buffers_.size()));
+  void* allocate(std::size_t bytes, const std::string& name) override {
+    void* const memory = HostBackend::allocate(bytes, name);
+    buffers_.try_emplace(memory, memory, bytes, name);
     return memory;
   }
 

@@ -10,7 +10,7 @@ class HostBackend : public Backend {
   /// What the operating system, or the control group we run in, can still give.
   std::size_t free_bytes() const override;
 
-  void* allocate(std::size_t bytes) override;
+  void* allocate(std::size_t bytes, const std::string& name) override;
   void release(void* memory) override;
   void upload(void* to, const void* from, std::size_t bytes) override;
   void download(void* to, const void* from, std::size_t bytes) override;

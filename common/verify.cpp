@@ -98,7 +98,7 @@ class Matrix {
         init_(init),
         radius_(radius),
         guard_bytes_(backend.checks_bounds() ? 0 : guard_words * sizeof(float)),
-        buffer_(backend, 2 * guard_bytes_ + bytes()) {
+        buffer_(backend, 2 * guard_bytes_ + bytes(), std::string(1, name)) {
     if (this->ld < cols)
       throw Refusal(Exit::bad_usage, fmt::format("ld{} = {} is less than the {} columns of {}",
                                                  char(name + 'a' - 'A'), this->ld, cols, name));

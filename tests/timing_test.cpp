@@ -21,7 +21,7 @@ class FakeBackend : public Backend {
   Device device() const override { return Device::cpu; }
   std::string name() const override { return "fake"; }
   std::size_t free_bytes() const override { return 1 << 20; }
-  void* allocate(std::size_t bytes) override { return std::malloc(bytes); }
+  void* allocate(std::size_t bytes, const std::string&) override { return std::malloc(bytes); }
   void release(void* memory) override { std::free(memory); }
   void upload(void*, const void*, std::size_t) override {}
   void download(void*, const void*, std::size_t) override {}

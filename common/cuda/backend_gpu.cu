@@ -94,12 +94,12 @@ class GpuBackend : public Backend {
     return free;
   }
 
-  void* allocate(std::size_t bytes) override {
+  void* allocate(std::size_t bytes, const std::string& name) override {
     void* memory = nullptr;
     const cudaError_t status = cudaMalloc(&memory, std::max<std::size_t>(bytes, 1));
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // or the next launch would be blamed for it
-      throw Refusal(Exit::no_memory, megabytes(bytes) + " do not fit in the " +
+      throw Refusal(Exit::no_memory, megabytes(bytes) + " for " + name + " do not fit in the " +
                                          megabytes(free_bytes()) +
                                          " of device memory that are free: choose a smaller size");
     }
@@ -144,8 +144,8 @@ class GpuBackend : public Backend {
                  double* magnitude) override {
     const auto [M, N, K] = problem.shape;
     const std::size_t bytes = std::size_t(rows) * N * sizeof(double);
-    const Buffer product_buffer(*this, bytes);
-    const Buffer magnitude_buffer(*this, magnitude ? bytes : 0);
+    const Buffer product_buffer(*this, bytes, "the reference");
+    const Buffer magnitude_buffer(*this, magnitude ? bytes : 0, "the reference");
     const Grid grid{std::int64_t{1} * ceil_div(rows, tile) * ceil_div(N, tile), threads};
     finish(launch(reference_kernel, grid, rows, N, K, problem.A + row0 * problem.lda, problem.lda,
                   problem.B, problem.ldb, static_cast<double*>(product_buffer.get()),
@@ -160,7 +160,7 @@ class GpuBackend : public Backend {
   // Writes twice the L2, so that nothing of the operands is left in it.
   void flush_cache() {
     const std::size_t bytes = 2 * std::size_t(properties_.l2CacheSize);
-    if (!flushed_) flushed_ = allocate(bytes);
+    if (!flushed_) flushed_ = allocate(bytes, "the cache flush");
     fill(flushed_, 0, bytes);
   }
 
