@@ -6,7 +6,7 @@
 
 namespace gemm {
 
-/// Exit codes of every executable. 0 means that everything asked for ran and was proved right.
+/// Exit codes of every executable. 0: something ran, and everything that ran was proved right.
 enum class Exit {
   ok = 0,
   wrong_result = 1,
