@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -86,6 +87,13 @@ std::vector<MemoryLevel> cpu_caches() {
   }
   std::sort(caches.begin(), caches.end(),
             [](const MemoryLevel& a, const MemoryLevel& b) { return a.name < b.name; });
+  if (!caches.empty()) return caches;
+
+  // Where /sys is not mounted, as in some containers, the C library may know.
+  const int sizes[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
+  for (int level = 1; level <= 3; ++level)
+    if (const long bytes = sysconf(sizes[level - 1]); bytes > 0)
+      caches.push_back({fmt::format("L{}", level), bytes});
   return caches;
 }
 

@@ -116,6 +116,7 @@ std::string impossible(const Row& row, const Machine& machine) {
   // What may lie in caches from the run before does not have to come from memory.
   double cached = 0;
   for (const MemoryLevel& level : machine.levels) cached += static_cast<double>(level.bytes);
+  if (cached == 0) return {};  // caches of unknown size may hold everything
   const double memory_rate = (compulsory_bytes(row.shape) - cached) / median(row.seconds);
   const double ceiling = machine.levels.back().bytes_per_second;
   if (ceiling > 0 && memory_rate > tolerance * ceiling)

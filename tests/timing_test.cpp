@@ -164,6 +164,8 @@ TEST_F(Timing, FasterThanMemoryIsAnErrorWhereCachesCannotExplainIt) {
   EXPECT_NE(impossible(fast, machine).find("out of memory"), std::string::npos);
   machine.levels[0].bytes = 80000;
   EXPECT_EQ(impossible(fast, machine), "");
+  machine.levels.erase(machine.levels.begin());
+  EXPECT_EQ(impossible(fast, machine), "");
 }
 
 TEST_F(Timing, AFailedLaunchIsTheRowsOwnTrouble) {
