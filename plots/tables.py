@@ -18,7 +18,7 @@ Markers (MACHINE is a directory of plots/reference):
     <!-- v: MACHINE STEP ROW FIELD [SIZE] -->27.1<!-- /v -->
         ROW: best, peer (the one beside the best row), or a row's "name in quotes".
         FIELD: gflops, tflops, ms, percent_of_peak, x_peer, flop_per_byte, shared_flop_per_byte,
-        compulsory_flop_per_byte, or any counter of the result file.
+        compulsory_flop_per_byte, registers, or any counter of the result file.
 
 A marker that cannot be filled is named with page, line and reason, and keeps what it holds.
 """
@@ -327,6 +327,7 @@ FIELDS = {
     "x_peer": lambda row, results: show(results.x_peer(row)),
     "flop_per_byte": lambda row, results: show(row.intensity("global")),
     "shared_flop_per_byte": lambda row, results: show(row.intensity("shared")),
+    "registers": lambda row, results: count(row.get("registers")),
     "compulsory_flop_per_byte": lambda row, results: show(row.compulsory_intensity),
 }
 

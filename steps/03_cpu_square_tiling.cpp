@@ -4,8 +4,8 @@
 // Why     Step 02 fetched each element of B once per row of C; here it is once per T rows.
 // Bytes   From memory: 2 T^3 FLOP for two tiles of 4 T^2 bytes = T / 4 FLOP/byte, 12 at T = 48.
 //         Asked of the cache: 0.17 FLOP/byte as before, every FMA still goes there.
-// Limit   T belongs to one cache of one machine, and a machine has three. Rows a power of two apart
-//         fall into the same few sets of a cache, so that a tile may not fit where its size would.
+// Limit   T belongs to one cache of one machine, and a machine has two or three. Rows a power of two
+//         apart fall into the same few sets of a cache: a tile may not fit where its size would.
 // More    docs/03_cpu_square_tiling.md          Run   build/steps/03_cpu_square_tiling --m 1024
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 //         element of A is fetched once for BN threads, an element of B once for BM.
 // Bytes   Global: 2 BM BN / (4 (BM + BN)) FLOP/byte = 8 at 32 x 32, whatever BK is.
 //         Shared: 2 loads per FMA, 2 FLOP / 8 bytes = 0.25 FLOP/byte.
-// Limit   Shared memory answers one warp request a clock. An FMA asks for two (5 for 4 FMAs where
-//         the compiler merges loads of A), and 4 FMAs could start meanwhile.
+// Limit   Shared memory serves one wavefront a clock. An FMA takes two (6 for 4 FMAs where the
+//         compiler merges loads of A), and 4 FMAs could start meanwhile.
 // More    docs/09_gpu_square_tiling.md          Run   build/steps/09_gpu_square_tiling --m 4096
 
 #include "common/launch.hpp"
