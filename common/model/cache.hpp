@@ -17,6 +17,14 @@ namespace gemm {
 /// A, B and C fit into a cache together: 3 * T * T * 4 <= cache_bytes, so T <= sqrt(Z / 12).
 int best_square_tile(std::int64_t cache_bytes);
 
+/// KC of step 06: the depth, a multiple of 16 floats, at which `rows` rows of A take 3/8 of L1. The
+/// rest is left for the panels of B and the rows of C that stream through.
+int panel_depth(std::int64_t L1_bytes, int rows);
+
+/// NC of step 06: how many columns, a multiple of `panel`, a block of B may have that is `depth`
+/// deep and takes 3/8 of L2. The rest is left for the strips of A and C that pass by.
+int panel_block_width(std::int64_t L2_bytes, int depth, int panel);
+
 /// FMAs for each element of A and B fetched from memory by T x T tiles: T^3 / (2 T^2).
 constexpr double fmas_per_load(int T) { return T / 2.0; }
 

@@ -1,0 +1,533 @@
+// Step 06: a packed block of B, kept in L2.                  Before: 05_cpu_register_tiling.cpp
+// Idea    Cut K into KC and N into NC so that a block of B stays in L2 and a strip of A in L1. Copy
+//         the block once into the order in which the kernel reads it; then all of A passes by.
+// Why     Step 05 took each row of a panel of B from another page, often from the same cache set,
+//         and fetched all of B from memory once for every MR rows of C.
+// Bytes   From memory: B once, A for every NC columns, C twice for every KC of K: 2 FLOP for
+//         4 (1 / M + 1 / NC + 2 / KC) bytes, 77 FLOP/byte at KC = 768, NC = 256 and a large M.
+// Limit   The FMA units. What is left is the copy, the first touch of C, and ragged edges.
+// More    docs/06_cpu_packed.md                      Run   build/steps/06_cpu_packed --m 1024
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "common/gemm.hpp"
+#include "common/machine.hpp"
+#include "common/model/cache.hpp"
+#include "common/simd.hpp"
+#include "common/workspace.hpp"
+
+namespace gemm {
+namespace {
+
+using Index = std::int64_t;
+
+// The register tile: MR rows of NV vectors. Its sums, one row of B and one element of A fill the
+// registers; both of its sides are as in step 05.
+constexpr int MR = 6, NV = vector_registers / 8, NR = NV * lanes;
+static_assert(MR * NV + NV + 1 <= vector_registers, "the tile must not spill");
+
+// A tile of fewer vectors has more rows, so that as many sums are in flight: FMAs take 4 clocks.
+constexpr int most_rows(int vectors) { return MR * NV / vectors; }
+
+// A few columns that make no vector are multiplied along k instead, where no lane is idle; each
+// element then costs a sum over lanes. Tiles of this kind have `columns` x column_rows sums.
+constexpr int most_columns = lanes / 4;
+constexpr int column_rows(int columns) { return std::min(8, vector_registers / 2 / columns); }
+constexpr bool goes_along_k(int columns, int K) {
+  constexpr int cost_of_a_sum = 10;  // in FMAs
+  return columns > 0 && columns <= most_columns && columns * (K / lanes + cost_of_a_sum) < K;
+}
+
+enum class Packing { where_it_pays, always, never };
+
+// How to cut, and what a row of the table leaves out.
+struct Plan {
+  int KC, NC;
+  Packing packing = Packing::where_it_pays;
+  bool fetches_C = true, fetches_A = true;
+};
+
+// One call of a micro-kernel: C[rows, vectors] = alpha * A[rows,K] * B[K, vectors] + beta * C.
+struct Job {
+  int K;
+  const float* A;
+  Index lda;
+  const float* B;
+  Index ldb;
+  float* C;
+  Index ldc;
+  int last;  // lanes of the last vector that exist, where the kernel is a ragged one
+  float alpha, beta;
+  // What to fetch meanwhile: C's rows into L1, and rows of A that come next into L2.
+  const float* next_C;
+  Index next_ldc;
+  const float* next_A;
+  Index next_lda;
+  int next_rows;
+};
+
+// ---- kernel ----
+
+template <int rows, int vectors, bool ragged>
+void micro_kernel(const Job& job) {
+  Vector acc[rows][vectors];
+  unroll<rows>([&](auto i) { unroll<vectors>([&](auto v) { acc[i][v] = Vector{}; }); });
+  const float *a = job.A, *b = job.B;
+  const Index lda = job.lda, ldb = job.ldb;
+  const int last = job.last;
+
+  // One k: a column of A times a row of B.
+  const auto outer_product = [&]() __attribute__((always_inline)) {
+    Vector row[vectors];
+    unroll<vectors>([&](auto v) __attribute__((always_inline)) {
+      row[v] = ragged && v == vectors - 1 ? load_first(b + v * lanes, last) : load(b + v * lanes);
+    });
+    unroll<rows>([&](auto i) __attribute__((always_inline)) {
+      const Vector element = broadcast(a[i * lda]);
+      unroll<vectors>([&](auto v) __attribute__((always_inline)) {
+        acc[i][v] = multiply_add(acc[i][v], element, row[v]);
+      });
+    });
+    a += 1;
+    b += ldb;
+  };
+  int k = 0;
+  const auto four = [&]() __attribute__((always_inline)) {
+    unroll<4>([&](auto) __attribute__((always_inline)) { outer_product(); });
+    k += 4;
+  };
+
+  // A line at a time: a core has room for 10 to 16 lines on their way, and a burst would stall it.
+  const float* next_C = job.next_C;
+  for (int i = 0; i < rows && k + 4 <= job.K; ++i, next_C += job.next_ldc) {
+    for (int v = 0; v < vectors; ++v) __builtin_prefetch(next_C + v * lanes, 1);
+    four();
+  }
+  for (int r = 0; r < job.next_rows; ++r) {
+    const float* next_A = job.next_A + r * job.next_lda;
+    for (const float* end = next_A + job.K; next_A < end && k + 4 <= job.K; next_A += 16) {
+      __builtin_prefetch(next_A, 0, 2);
+      four();
+    }
+  }
+  while (k + 4 <= job.K) four();
+  for (; k < job.K; ++k) outer_product();
+
+  unroll<rows>([&](auto i) {
+    unroll<vectors>([&](auto v) {
+      float* c = job.C + i * job.ldc + v * lanes;
+      Vector sum = job.alpha * acc[i][v];
+      if (ragged && v == vectors - 1) {
+        if (job.beta != 0) sum += job.beta * load_first(c, last);
+        store_first(c, sum, last);
+      } else {
+        if (job.beta != 0) sum += job.beta * load(c);
+        store(c, sum);
+      }
+    });
+  });
+}
+
+// The same for a few columns, along k. B is stored column by column here, ldb apart.
+template <int rows, int columns>
+void column_kernel(const Job& job) {
+  Vector acc[rows][columns];
+  unroll<rows>([&](auto i) { unroll<columns>([&](auto c) { acc[i][c] = Vector{}; }); });
+
+  const auto inner_product = [&](int k, auto load_lanes) __attribute__((always_inline)) {
+    Vector b[columns];
+    unroll<columns>([&](auto c) { b[c] = load_lanes(job.B + c * job.ldb + k); });
+    unroll<rows>([&](auto i) {
+      const Vector a = load_lanes(job.A + i * job.lda + k);
+      unroll<columns>([&](auto c) { acc[i][c] = multiply_add(acc[i][c], a, b[c]); });
+    });
+  };
+  int k = 0;
+  for (; k + lanes <= job.K; k += lanes) inner_product(k, [](const float* p) { return load(p); });
+  if (const int rest = job.K - k; rest > 0)
+    inner_product(k, [rest](const float* p) { return load_first(p, rest); });
+
+  unroll<rows>([&](auto i) {
+    unroll<columns>([&](auto c) {
+      float& element = job.C[i * job.ldc + c];
+      const float old = job.beta != 0 ? job.beta * element : 0;
+      element = job.alpha * sum(acc[i][c]) + old;
+    });
+  });
+}
+
+using MicroKernel = void (*)(const Job&);
+
+// Kernels of 1, 2, .. rows, for each number of vectors or of columns.
+template <int vectors, bool ragged>
+constexpr auto kernels = []<int... i>(std::integer_sequence<int, i...>) {
+  return std::array<MicroKernel, sizeof...(i)>{micro_kernel<i + 1, vectors, ragged>...};
+}
+(std::make_integer_sequence<int, most_rows(vectors)>{});
+
+template <int columns>
+constexpr auto column_kernels = []<int... i>(std::integer_sequence<int, i...>) {
+  return std::array<MicroKernel, sizeof...(i)>{column_kernel<i + 1, columns>...};
+}
+(std::make_integer_sequence<int, column_rows(columns)>{});
+
+// Calls body(n) with `n`, 1 .. most, as a constant.
+template <int most, typename Body>
+void with_constant(int n, Body body) {
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    (void)((n == i + 1 && (body(std::integral_constant<int, i + 1>{}), true)) || ...);
+  }
+  (std::make_integer_sequence<int, most>{});
+}
+
+// ---- loops ----
+
+// Columns col0 .. of B, rows k0 .. k0 + K of it: whole panels of NR columns, then a narrow panel of
+// `vectors`, the last of which may have `last` lanes only, then columns that are multiplied alone.
+struct Block {
+  int k0, K, col0, panels, vectors, last, columns;
+
+  int narrow() const { return panels * NR; }
+  bool ragged() const { return last < lanes; }
+  int narrow_width() const { return vectors * lanes - (lanes - last); }
+  int alone() const { return narrow() + narrow_width(); }
+};
+
+Block block_of(int k0, int K, int col0, int width) {
+  const int rest = width % NR, left_over = rest % lanes;
+  const int columns = goes_along_k(left_over, K) ? left_over : 0;
+  const int vectors = ceil_div(rest - columns, lanes);
+  return {.k0 = k0,
+          .K = K,
+          .col0 = col0,
+          .panels = width / NR,
+          .vectors = vectors,
+          .last = columns > 0 || left_over == 0 ? lanes : left_over,
+          .columns = columns};
+}
+
+// The length of nearly equal parts, multiples of `unit` and at most `largest` long.
+int part(int total, int largest, int unit) {
+  if (total <= largest) return std::max(total, 1);
+  const int parts = ceil_div(total, largest);
+  return ceil_div(ceil_div(total, parts), unit) * unit;
+}
+
+// Calls body(begin, length) for nearly equal parts of at most `largest`: never a lone last row.
+template <typename Body>
+void for_each_part(int total, int largest, Body body) {
+  if (total <= 0) return;
+  if (total <= largest) return body(0, total);
+  const int parts = ceil_div(total, largest), shorter = total / parts, longer = total % parts;
+  for (int i = 0, begin = 0; i < parts; ++i) {
+    const int length = shorter + (i < longer);
+    body(begin, length);
+    begin += length;
+  }
+}
+
+// The walk over a product of this shape. `visit` multiplies, or counts.
+template <typename Visit>
+void for_each_tile(Shape s, const Plan& plan, bool packed, Visit& visit) {
+  const int KC = part(s.K, plan.KC, 16), NC = packed ? part(s.N, plan.NC, NR) : s.N;
+  for (int k0 = 0; k0 < s.K; k0 += KC)
+    for (int col0 = 0; col0 < s.N; col0 += NC) {
+      const Block block = block_of(k0, std::min(KC, s.K - k0), col0, std::min(NC, s.N - col0));
+      visit.begin(block);
+      const auto rest = [&](int row0, int rows) {
+        if (block.vectors > 0)
+          for_each_part(rows, most_rows(block.vectors),
+                        [&](int row, int height) { visit.narrow_tile(block, row0 + row, height); });
+        if (block.columns > 0)
+          for_each_part(rows, column_rows(block.columns),
+                        [&](int row, int height) { visit.columns(block, row0 + row, height); });
+      };
+      if (packed) {
+        // The block stays in L2: a strip of A is loaded into L1 once and meets all of it.
+        for_each_part(s.M, most_rows(1), [&](int row0, int rows) {
+          if (block.panels > 0)
+            for_each_part(rows, MR, [&](int row, int height) {
+              for (int p = 0; p < block.panels; ++p) visit.tile(block, row0 + row, height, p);
+            });
+          rest(row0, rows);
+        });
+      } else {
+        // What is read in place may be large, and its reader has few rows: panel by panel.
+        for (int p = 0; p < block.panels; ++p)
+          for_each_part(s.M, MR, [&](int row, int height) { visit.tile(block, row, height, p); });
+        rest(0, s.M);
+      }
+    }
+}
+
+// Copies K rows of `vectors` vectors to where they lie one behind the other.
+template <int vectors>
+void pack(int K, const float* B, Index ldb, float* packed) {
+  for (int k = 0; k < K; ++k)
+    unroll<vectors>([&](auto v) {
+      store(packed + (Index{k} * vectors + v) * lanes, load(B + k * ldb + v * lanes));
+    });
+}
+
+class Multiply {
+ public:
+  Multiply(const Problem& problem, const Plan& plan, bool packed, float* room)
+      : p_(problem), plan_(plan), packed_(packed), room_(room) {}
+
+  void begin(const Block& block) {
+    const float* B = p_.B + block.k0 * p_.ldb + block.col0;
+    if (packed_) pack_block(block, B);
+    for (int c = 0; c < block.columns; ++c)
+      for (int k = 0; k < block.K; ++k)
+        place(block, block.alone() + c)[k] = B[k * p_.ldb + block.alone() + c];
+    job_ = {.K = block.K,
+            .A = nullptr,
+            .lda = p_.lda,
+            .B = nullptr,
+            .ldb = p_.ldb,
+            .C = nullptr,
+            .ldc = p_.ldc,
+            .last = block.last,
+            .alpha = p_.alpha,
+            .beta = block.k0 == 0 ? p_.beta : 1,
+            .next_C = room_,
+            .next_ldc = plan_.fetches_C ? p_.ldc : 0,
+            .next_A = nullptr,
+            .next_lda = block.panels * p_.lda,
+            .next_rows = 0};
+  }
+
+  void tile(const Block& block, int row, int rows, int panel) {
+    aim(block, row, panel * NR);
+    if (packed_) job_.ldb = NR;
+    // The panels of this strip share the rows of the next one out among them.
+    const bool more = plan_.fetches_A && packed_ && row + rows + MR <= p_.shape.M;
+    job_.next_rows = more && panel < MR ? ceil_div(MR - panel, block.panels) : 0;
+    job_.next_A = job_.A + (rows + panel) * p_.lda;
+    kernels<NV, false>[rows - 1](job_);
+  }
+
+  void narrow_tile(const Block& block, int row, int rows) {
+    aim(block, row, block.narrow());
+    job_.next_rows = 0;
+    if (packed_) job_.ldb = block.vectors * lanes;
+    with_constant<NV>(block.vectors, [&](auto vectors) {
+      (block.ragged() ? kernels<vectors, true> : kernels<vectors, false>)[rows - 1](job_);
+    });
+  }
+
+  void columns(const Block& block, int row, int rows) {
+    aim(block, row, block.alone());
+    job_.B = place(block, block.alone());
+    job_.ldb = block.K;
+    with_constant<most_columns>(block.columns,
+                                [&](auto columns) { column_kernels<columns>[rows - 1](job_); });
+    job_.ldb = p_.ldb;
+  }
+
+ private:
+  // What is packed of a column begins behind all columns before it. In place, only columns that
+  // are multiplied alone are copied.
+  float* place(const Block& block, int column) const {
+    return room_ + Index{block.K} * (packed_ ? column : column - block.alone());
+  }
+
+  void aim(const Block& block, int row, int column) {
+    job_.A = p_.A + row * p_.lda + block.k0;
+    job_.B = packed_ ? place(block, column) : p_.B + block.k0 * p_.ldb + block.col0 + column;
+    job_.C = p_.C + row * p_.ldc + block.col0 + column;
+    if (plan_.fetches_C) job_.next_C = job_.C;
+  }
+
+  // Row by row of B, four at a time: the copy reads memory in the order in which it lies.
+  void pack_block(const Block& block, const float* B) {
+    for (int k = 0; k < block.K; k += 4) {
+      const int rows = std::min(4, block.K - k);
+      for (int p = 0; p < block.panels; ++p)
+        pack<NV>(rows, B + k * p_.ldb + p * NR, p_.ldb, place(block, p * NR) + k * NR);
+    }
+    if (block.vectors == 0) return;
+    B += block.narrow();
+    float* to = place(block, block.narrow());
+    for (int k = 0; k < block.K; ++k, B += p_.ldb) {
+      int v = 0;
+      for (; v < block.vectors - block.ragged(); ++v, to += lanes) store(to, load(B + v * lanes));
+      if (block.ragged()) store(to, load_first(B + v * lanes, block.last)), to += lanes;
+    }
+  }
+
+  const Problem& p_;
+  const Plan& plan_;
+  const bool packed_;
+  float* const room_;
+  Job job_{};
+};
+
+// C = beta * C; beta == 0 does not read it.
+void scale(const Problem& p) {
+  for (int i = 0; i < p.shape.M; ++i) {
+    float* c = p.C + i * p.ldc;
+    for (int j = 0; j < p.shape.N; ++j) c[j] = p.beta != 0 ? p.beta * c[j] : 0;
+  }
+}
+
+// A block that fits into L2 as it lies is read in place, unless its rows are a multiple of a page
+// apart and compete for the same sets; and a few rows of C do not pay for copying all of B.
+bool packs(Shape s, Index ldb, const Plan& plan) {
+  if (plan.packing != Packing::where_it_pays) return plan.packing == Packing::always;
+  const bool fits = Index{s.K} * s.N <= Index{plan.KC} * plan.NC;
+  return s.M > most_rows(1) && !(fits && ldb % 1024 != 0);
+}
+
+std::size_t room_floats(const Plan& plan) { return std::size_t(plan.KC) * (plan.NC + NR); }
+
+// One thread's share.
+void multiply(const Problem& p, const Plan& plan, float* room) {
+  if (p.shape.K == 0 || p.alpha == 0) return scale(p);
+  const bool packed = packs(p.shape, p.ldb, plan);
+  Multiply visit(p, plan, packed, room);
+  for_each_tile(p.shape, plan, packed, visit);
+}
+
+// ---- threads ----
+
+// Threads share C out as a grid of rows and columns. Each packs the block of B that it needs and
+// waits for nobody.
+struct ThreadGrid {
+  int rows = 1, columns = 1;
+};
+
+ThreadGrid thread_grid(Shape s, int threads) {
+  // Waking a thread takes some microseconds; this many FLOP are worth it.
+  constexpr double worth_a_thread = 2e6;
+  const double work = 2.0 * s.M * s.N * s.K;
+  threads = static_cast<int>(std::clamp(work / worth_a_thread, 1.0, double(threads)));
+  // Each thread reads its rows of A, and reads and writes its columns of B.
+  ThreadGrid best;
+  double least = 1e300;
+  for (int rows = 1; rows <= threads; ++rows) {
+    const int columns = threads / rows;
+    if (rows * columns != threads) continue;
+    const double moved = ceil_div(s.M, rows) + 2.0 * ceil_div(s.N, columns);
+    if (moved < least) best = {rows, columns}, least = moved;
+  }
+  return best;
+}
+
+// Rows or columns of share `i` of `shares`, at multiples of `unit`.
+std::pair<int, int> share(int total, int i, int shares, int unit) {
+  const Index units = ceil_div(total, unit);
+  const auto edge = [&](int at) {
+    return static_cast<int>(std::min<Index>(total, units * at / shares * unit));
+  };
+  return {edge(i), edge(i + 1) - edge(i)};
+}
+
+Run prepare(const Problem& p, const Plan& plan) {
+  const ThreadGrid grid = thread_grid(p.shape, p.threads);
+  const int threads = grid.rows * grid.columns;
+  const auto rooms = std::make_shared<std::vector<std::unique_ptr<Workspace>>>();
+  for (int i = 0; i < threads; ++i)
+    rooms->push_back(std::make_unique<Workspace>(room_floats(plan)));
+
+  if (threads == 1) return {[=](Stream) { multiply(p, plan, rooms->front()->data()); }};
+  return {[=](Stream) {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int i = 0; i < threads; ++i) {
+      const auto [row0, rows] = share(p.shape.M, i / grid.columns, grid.rows, MR);
+      const auto [col0, columns] = share(p.shape.N, i % grid.columns, grid.columns, NR);
+      Problem mine = p;
+      mine.shape = {rows, columns, p.shape.K};
+      mine.A += row0 * p.lda;
+      mine.B += col0;
+      mine.C += row0 * p.ldc + col0;
+      multiply(mine, plan, (*rooms)[i]->data());
+    }
+  }};
+}
+
+// ---- traffic ----
+
+// What one thread asks for: the same walk, counting floats.
+struct Counted {
+  bool packed;
+  Index loaded = 0, stored = 0;
+
+  void begin(const Block& block) {
+    const Index panels = packed ? block.narrow() : 0, narrow = packed ? block.narrow_width() : 0;
+    const Index padded = packed ? block.vectors * lanes : 0;
+    loaded += block.K * (panels + narrow + block.columns);
+    stored += block.K * (panels + padded + block.columns);
+  }
+  void tile(const Block& block, int, int rows, int) { add(block, rows, NR); }
+  void narrow_tile(const Block& block, int, int rows) { add(block, rows, block.narrow_width()); }
+  void columns(const Block& block, int, int rows) { add(block, rows, block.columns); }
+
+ private:
+  void add(const Block& block, int rows, int columns) {
+    loaded += Index{block.K} * (rows + columns) + (block.k0 > 0 ? rows * columns : 0);
+    stored += rows * columns;
+  }
+};
+
+Traffic traffic(Shape s, const Plan& plan) {
+  if (s.K == 0) return {.global_stored = Index{4} * s.M * s.N};
+  const bool packed = packs(s, s.N, plan);
+  Counted counted{packed};
+  for_each_tile(s, plan, packed, counted);
+  return {.global_loaded = 4 * counted.loaded, .global_stored = 4 * counted.stored};
+}
+
+// ---- rows ----
+
+Kernel row(const std::string& name, const Plan& plan) {
+  return {.name = name,
+          .prepare = [plan](const Problem& p) { return prepare(p, plan); },
+          .traffic = [plan](Shape s) { return traffic(s, plan); },
+          .tile = {.BN = plan.NC, .BK = plan.KC, .TM = MR, .TN = NR}};
+}
+
+// First the blocks that the model finds for this machine's caches, then the same without each of
+// its parts, then other blocks.
+std::vector<Kernel> rows() {
+  const std::vector<MemoryLevel> caches = cpu_caches();
+  const Index L1 = caches.empty() ? 32 << 10 : caches[0].bytes;
+  const Index L2 = caches.size() < 2 ? 512 << 10 : caches[1].bytes;
+  const int KC = panel_depth(L1, MR), NC = panel_block_width(L2, KC, NR);
+
+  const Plan best{.KC = KC, .NC = NC};
+  std::vector<Kernel> all = {row("complete", best)};
+  const auto without = [&](const std::string& name, auto change) {
+    Plan plan = best;
+    change(plan);
+    all.push_back(row("without " + name, plan));
+  };
+  without("packing", [](Plan& plan) { plan.packing = Packing::never; });
+  without("reading in place", [](Plan& plan) { plan.packing = Packing::always; });
+  without("fetching C", [](Plan& plan) { plan.fetches_C = false; });
+  without("fetching A", [](Plan& plan) { plan.fetches_A = false; });
+  for (const int depth : {KC / 4, KC / 2, KC, 2 * KC})
+    for (const int width : {std::max(NR, NC / 4 / NR * NR), NC / 2 / NR * NR, NC, 2 * NC, 4 * NC})
+      if (width > 0)
+        all.push_back(row("KC=" + std::to_string(depth) + " NC=" + std::to_string(width),
+                          {.KC = depth, .NC = width}));
+  return all;
+}
+
+const Register step{{.name = "06_cpu_packed",
+                     .title = "CPU, packed panels and cache blocks",
+                     .device = this_device,
+                     .kernels = rows(),
+                     .sizes = {1000, 1024},
+                     .whole_contract = true}};
+
+}  // namespace
+}  // namespace gemm
