@@ -1,4 +1,6 @@
 # Steps: how one is built for each device that can run it, and the configure summary.
+include(CheckCXXSourceCompiles)
+
 define_property(GLOBAL PROPERTY GEMM_STEPS BRIEF_DOCS "Names of the steps built, in course order")
 define_property(GLOBAL PROPERTY GEMM_STEP_OBJECTS BRIEF_DOCS "Object libraries of all steps")
 define_property(GLOBAL PROPERTY GEMM_STEP_NOTES BRIEF_DOCS "One line a step, for the summary")
@@ -14,12 +16,12 @@ elseif(GEMM_EMULATOR AND NOT TARGET Boost::context)
   set(GEMM_EMULATOR_NOTE "it needs Boost.Context: install libboost-context-dev")
 endif()
 
-# gemm_add_step(09_gpu_square_tiling [ARCHITECTURE 90a]) turns steps/09_gpu_square_tiling.{cpp,cu}
+# gemm_add_step(09_gpu_square_tiling [ARCHITECTURE 90a] [INSTRUCTION name operands]) turns steps/09_gpu_square_tiling.{cpp,cu}
 # into an object library for each device that can run it, and an executable of the same name under
 # build/steps. What this toolkit cannot compile is left out by name and stops nothing else.
 # `cmake --build build --target course` builds all steps and nothing but them.
 function(gemm_add_step name)
-  cmake_parse_arguments(STEP "" "ARCHITECTURE" "" ${ARGN})
+  cmake_parse_arguments(STEP "" "ARCHITECTURE" "INSTRUCTION" ${ARGN})
   set(devices "")
   set(skipped "")
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cu)
@@ -41,9 +43,21 @@ function(gemm_add_step name)
     endif()
   else()
     set(source ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
-    add_library(${name}.cpu OBJECT ${source})
-    target_link_libraries(${name}.cpu PRIVATE gemm_common gemm_cpu_flags)
-    list(APPEND devices cpu)
+    set(buildable TRUE)
+    if(STEP_INSTRUCTION)
+      string(JOIN " " instruction ${STEP_INSTRUCTION})
+      check_cxx_source_compiles("int main() { asm(\"${instruction}\"); }" GEMM_ASSEMBLES_${name})
+      set(buildable ${GEMM_ASSEMBLES_${name}})
+      if(NOT buildable)
+        list(GET STEP_INSTRUCTION 0 instruction)
+        set(skipped "cpu skipped (needs ${instruction}, unknown to this assembler)")
+      endif()
+    endif()
+    if(buildable)
+      add_library(${name}.cpu OBJECT ${source})
+      target_link_libraries(${name}.cpu PRIVATE gemm_common gemm_cpu_flags)
+      list(APPEND devices cpu)
+    endif()
   endif()
   if(GEMM_EMULATOR)
     gemm_add_emulated(${name}.emulator ${source})
@@ -68,7 +82,8 @@ endfunction()
 # gemm_add_emulated(target source): an object library of a step as the emulator runs it. g++ calls
 # out at every load and store (-fsanitize=thread); common/simt answers those calls, so nothing is
 # linked with the sanitizer's own library. Vector, merged and reordered accesses are switched off:
-# what is counted is what the source asks for.
+# what is counted is what the source asks for. A CPU step is compiled for the same instructions as the
+# one that is timed, so that what is counted has its vectors, and the tiles made of them.
 function(gemm_add_emulated target source)
   set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/${target}.cpp)
   file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n" @ONLY)
@@ -78,6 +93,9 @@ function(gemm_add_emulated target source)
     -O2 -g1 -fsanitize=thread -fno-tree-vectorize -fno-store-merging
     -fno-tree-loop-distribute-patterns
     -Wno-unknown-pragmas -Wno-tsan)
+  if(source MATCHES "\\.cpp$")
+    target_compile_options(${target} PRIVATE ${GEMM_MARCH_FLAGS})
+  endif()
   target_link_libraries(${target} PRIVATE gemm_common)
 endfunction()
 
@@ -85,6 +103,15 @@ endfunction()
 function(gemm_print_summary)
   get_property(notes GLOBAL PROPERTY GEMM_STEP_NOTES)
   string(JOIN ", " libraries ${GEMM_LIBRARIES})
+  set(vectors ${GEMM_INSTRUCTIONS})
+  list(FILTER vectors INCLUDE REGEX "^(avx|fma)")
+  string(JOIN ", " vectors ${vectors})
+  string(TOUPPER "${vectors}" vectors)
+  string(JOIN " " march ${GEMM_MARCH_FLAGS})
+  if(NOT march)
+    set(march "the compiler's default instructions")
+  endif()
+  string(JOIN ": " instructions ${march} ${vectors})
   message(STATUS "")
   message(STATUS "Compiler      ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}")
   if(GEMM_HAVE_CUDA)
@@ -98,6 +125,7 @@ function(gemm_print_summary)
   else()
     message(STATUS "Emulator      off (${GEMM_EMULATOR_NOTE})")
   endif()
+  message(STATUS "CPU steps     ${instructions}")
   message(STATUS "Libraries     ${libraries}")
   message(STATUS "Steps, and what they can run on:")
   foreach(note IN LISTS notes)
