@@ -32,9 +32,15 @@ struct Shape {
   int M, N, K;
 };
 
+/// The format of the entries of A and B. Those of C are fp32, and so are sums.
+enum class Element { fp32, bf16 };
+
+struct bfloat16;
+
 /// Row-major operands in the memory of the device that runs the kernel; ld* are in elements.
 /// C = alpha * A * B + beta * C; beta == 0 never reads C. Teaching steps are only ever given
-/// alpha == 1, beta == 0 and dense rows, so that their idea stands alone.
+/// alpha == 1, beta == 0 and dense rows, so that their idea stands alone. A step with operands in
+/// BF16 gets the same values twice: as A16 and B16, and widened to fp32 as A and B.
 struct Problem {
   Shape shape;
   const float* A;
@@ -43,6 +49,7 @@ struct Problem {
   std::int64_t lda, ldb, ldc;
   float alpha = 1, beta = 0;
   int threads = 1;
+  const bfloat16 *A16 = nullptr, *B16 = nullptr;  ///< null where operands are fp32
 };
 
 /// Bytes that the code asks for, before any cache answers: 4 per float loaded or stored.
@@ -101,6 +108,11 @@ struct Step {
   std::vector<Kernel> kernels;
   std::vector<int> sizes{};
   int min_compute_capability = 0;
+  Element operands = Element::fp32;
+  /// FLOP/s, at this moment, of the unit that the step multiplies with, on so many threads; empty
+  /// where that is the device's FMA.
+  std::function<double(int threads)> peak{};
+  bool whole_contract = false;  ///< keeps alpha, beta and leading dimensions
 };
 
 /// Adds a step to the program, before main. Throws std::logic_error when it is there already.

@@ -8,8 +8,9 @@
 #include <cstring>
 #include <limits>
 #include <numbers>
-#include <string_view>
+#include <optional>
 
+#include "common/bfloat16.hpp"
 #include "common/error.hpp"
 
 #ifdef __FAST_MATH__
@@ -34,19 +35,46 @@ constexpr double exact_limit = 0x1p24;
 
 // Guard words before and after an array are NaN with their number in the low bits; 4 KiB keep the
 // array as aligned as the allocation.
-constexpr std::size_t guard_words = 1024;
-constexpr std::uint32_t guard_tag = 0x7FE50000;
+constexpr std::size_t guard_bytes_each = 4096;
 constexpr float gap_value = std::bit_cast<float>(0x7FE70000u);
 constexpr unsigned char poison_byte = 0xFF;
 constexpr float poison_value = std::bit_cast<float>(0xFFFFFFFFu);
 
-const std::vector<std::uint32_t>& guard() {
-  static const std::vector<std::uint32_t> words = [] {
-    std::vector<std::uint32_t> tagged(guard_words);
-    for (std::size_t i = 0; i < guard_words; ++i) tagged[i] = guard_tag | i;
+// What a matrix knows of its elements.
+template <typename T>
+struct Format;
+
+template <>
+struct Format<float> {
+  using Bits = std::uint32_t;
+  static constexpr const char* name = "float";
+  static constexpr Bits guard(std::size_t i) { return 0x7FE50000 | i; }
+  static float from(float x) { return x; }
+};
+
+template <>
+struct Format<bfloat16> {
+  using Bits = std::uint16_t;
+  static constexpr const char* name = "BF16";
+  static constexpr Bits guard(std::size_t i) { return 0x7F81 + i % 126; }
+  static bfloat16 from(float x) { return to_bfloat16(x); }
+};
+
+template <typename T>
+const std::vector<T>& guard() {
+  static const std::vector<T> elements = [] {
+    std::vector<T> tagged(guard_bytes_each / sizeof(T));
+    for (std::size_t i = 0; i < tagged.size(); ++i)
+      tagged[i] = std::bit_cast<T>(Format<T>::guard(i));
     return tagged;
   }();
-  return words;
+  return elements;
+}
+
+template <typename T>
+bool same_bits(T a, T b) {
+  using Bits = typename Format<T>::Bits;
+  return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
 }
 
 // The finaliser of splitmix64: neighbouring inputs give unrelated outputs.
@@ -85,11 +113,14 @@ Pair entries(Init init, int radius, std::uint64_t random) {
   return {0, 0};
 }
 
-// A row-major matrix in device memory between its guards. Contents are a function of init, seed,
-// row and column, so that they can be made again instead of being kept.
+// A row-major matrix in device memory between its guards. Contents are a function of its first
+// letter, init, row and column, so that they can be made again instead of being kept, and are the
+// same in every format that can hold them.
+template <typename T>
 class Matrix {
  public:
-  Matrix(Backend& backend, char name, Index rows, Index cols, Index ld, Init init, int radius)
+  Matrix(Backend& backend, const std::string& name, Index rows, Index cols, Index ld, Init init,
+         int radius, Element entries)
       : name(name),
         rows(rows),
         cols(cols),
@@ -97,33 +128,35 @@ class Matrix {
         backend_(backend),
         init_(init),
         radius_(radius),
-        guard_bytes_(backend.checks_bounds() ? 0 : guard_words * sizeof(float)),
-        buffer_(backend, 2 * guard_bytes_ + bytes(), std::string(1, name)) {
+        entries_(entries),
+        guard_bytes_(backend.checks_bounds() ? 0 : guard_bytes_each),
+        buffer_(backend, 2 * guard_bytes_ + bytes(), name) {
     if (this->ld < cols)
-      throw Refusal(Exit::bad_usage, fmt::format("ld{} = {} is less than the {} columns of {}",
-                                                 char(name + 'a' - 'A'), this->ld, cols, name));
+      throw Refusal(Exit::bad_usage,
+                    fmt::format("ld{} = {} is less than the {} columns of {}",
+                                char(name.front() + 'a' - 'A'), this->ld, cols, name));
     write_guards();
   }
 
-  const char name;
+  const std::string name;
   const Index rows, cols, ld;
 
-  float* data() const { return reinterpret_cast<float*>(start() + guard_bytes_); }
+  T* data() const { return reinterpret_cast<T*>(start() + guard_bytes_); }
 
   void poison() { backend_.fill(data(), poison_byte, bytes()); }
 
   /// Writes the entries that `rows_from` gives.
   void write_entries() {
     for_each_slab([&](Index row0, Index count) {
-      const std::vector<float> slab = entries_of(row0, count);
-      backend_.upload(data() + row0 * ld, slab.data(), slab.size() * sizeof(float));
+      const std::vector<T> slab = entries_of(row0, count);
+      backend_.upload(data() + row0 * ld, slab.data(), slab.size() * sizeof(T));
       return true;
     });
   }
 
   void write_guards() {
-    backend_.upload(start(), guard().data(), guard_bytes_);
-    backend_.upload(start() + guard_bytes_ + bytes(), guard().data(), guard_bytes_);
+    backend_.upload(start(), guard<T>().data(), guard_bytes_);
+    backend_.upload(start() + guard_bytes_ + bytes(), guard<T>().data(), guard_bytes_);
   }
 
   /// Calls body(row0, count) for consecutive groups of rows until it returns false.
@@ -135,38 +168,42 @@ class Matrix {
   }
 
   /// The entries of some rows as they were written, NaN in the gap between cols and ld.
-  std::vector<float> entries_of(Index row0, Index count) const {
-    std::vector<float> slab(count * ld);
+  std::vector<T> entries_of(Index row0, Index count) const {
+    std::vector<T> slab(count * ld);
+    const auto entry = [&](float x) {
+      return Format<T>::from(entries_ == Element::bf16 ? to_float(to_bfloat16(x)) : x);
+    };
 #pragma omp parallel for schedule(static) if (count * ld > worth_threads)
     for (Index r = 0; r < count; ++r) {
-      float* row = slab.data() + r * ld;
-      const std::uint64_t key = scramble(scramble(name) + row0 + r);
+      T* row = slab.data() + r * ld;
+      const std::uint64_t key = scramble(scramble(name.front()) + row0 + r);
       for (Index c = 0; c < cols; c += 2) {
-        const Pair pair = entries(init_, radius_, scramble(key + c * 0x9E3779B97F4A7C15));
-        row[c] = pair.first;
-        if (c + 1 < cols) row[c + 1] = pair.second;
+        const Pair pair = gemm::entries(init_, radius_, scramble(key + c * 0x9E3779B97F4A7C15));
+        row[c] = entry(pair.first);
+        if (c + 1 < cols) row[c + 1] = entry(pair.second);
       }
-      std::fill(row + cols, row + ld, gap_value);
+      std::fill(row + cols, row + ld, Format<T>::from(gap_value));
     }
     return slab;
   }
 
-  std::vector<float> fetch(Index row0, Index count) const {
-    std::vector<float> slab(count * ld);
-    backend_.download(slab.data(), data() + row0 * ld, slab.size() * sizeof(float));
+  std::vector<T> fetch(Index row0, Index count) const {
+    std::vector<T> slab(count * ld);
+    backend_.download(slab.data(), data() + row0 * ld, slab.size() * sizeof(T));
     return slab;
   }
 
   /// What has been written around the matrix: one line, empty for nothing.
   std::string damage_around() const {
-    std::vector<std::uint32_t> words(guard_bytes_ / sizeof(float));
+    std::vector<T> found(guard_bytes_ / sizeof(T));
     for (const bool after : {false, true}) {
-      backend_.download(words.data(), after ? start() + guard_bytes_ + bytes() : start(),
+      backend_.download(found.data(), after ? start() + guard_bytes_ + bytes() : start(),
                         guard_bytes_);
-      const auto wrong = std::mismatch(words.begin(), words.end(), guard().begin()).first;
-      if (wrong != words.end())
-        return fmt::format("wrote outside {}, from float {} {}", name,
-                           after ? wrong - words.begin() + 1 : words.end() - wrong,
+      const auto wrong =
+          std::mismatch(found.begin(), found.end(), guard<T>().begin(), same_bits<T>).first;
+      if (wrong != found.end())
+        return fmt::format("wrote outside {}, from {} {} {}", name, Format<T>::name,
+                           after ? wrong - found.begin() + 1 : found.end() - wrong,
                            after ? "after its end" : "before its start");
     }
     return {};
@@ -176,11 +213,10 @@ class Matrix {
   std::string damage_inside() const {
     std::string damage;
     for_each_slab([&](Index row0, Index count) {
-      const std::vector<float> found = fetch(row0, count), written = entries_of(row0, count);
-      if (std::memcmp(found.data(), written.data(), found.size() * sizeof(float)) == 0) return true;
+      const std::vector<T> found = fetch(row0, count), written = entries_of(row0, count);
+      if (std::memcmp(found.data(), written.data(), found.size() * sizeof(T)) == 0) return true;
       Index at = 0;
-      while (std::bit_cast<std::uint32_t>(found[at]) == std::bit_cast<std::uint32_t>(written[at]))
-        ++at;
+      while (same_bits(found[at], written[at])) ++at;
       damage = fmt::format("wrote into {}, at [{},{}]", name, row0 + at / ld, at % ld);
       return false;
     });
@@ -188,12 +224,13 @@ class Matrix {
   }
 
  private:
-  std::size_t bytes() const { return rows * ld * sizeof(float); }
+  std::size_t bytes() const { return rows * ld * sizeof(T); }
   char* start() const { return static_cast<char*>(buffer_.get()); }
 
   Backend& backend_;
   const Init init_;
   const int radius_;
+  const Element entries_;
   const std::size_t guard_bytes_;
   Buffer buffer_;
 };
@@ -228,9 +265,9 @@ struct Operands::Parts {
   Parts(Backend& backend, Shape s, Init init, const BlasTerms& terms)
       : init(init),
         radius(init == Init::integers ? integer_radius(s.K, terms) : 0),
-        A(backend, 'A', s.M, s.K, terms.lda, init, radius),
-        B(backend, 'B', s.K, s.N, terms.ldb, init, radius),
-        C(backend, 'C', s.M, s.N, terms.ldc, init, radius),
+        A(backend, "A", s.M, s.K, terms.lda, init, radius, terms.operands),
+        B(backend, "B", s.K, s.N, terms.ldb, init, radius, terms.operands),
+        C(backend, "C", s.M, s.N, terms.ldc, init, radius, Element::fp32),
         problem{.shape = s,
                 .A = A.data(),
                 .B = B.data(),
@@ -240,12 +277,25 @@ struct Operands::Parts {
                 .ldc = C.ld,
                 .alpha = terms.alpha,
                 .beta = terms.beta} {
+    if (terms.operands == Element::bf16) {
+      A16.emplace(backend, "A16", s.M, s.K, terms.lda, init, radius, terms.operands);
+      B16.emplace(backend, "B16", s.K, s.N, terms.ldb, init, radius, terms.operands);
+      problem.A16 = A16->data();
+      problem.B16 = B16->data();
+    }
     write_inputs();
   }
 
+  template <typename Body>
+  void for_each_input(Body body) {
+    body(A);
+    body(B);
+    if (A16) body(*A16);
+    if (B16) body(*B16);
+  }
+
   void write_inputs() {
-    A.write_entries();
-    B.write_entries();
+    for_each_input([](auto& matrix) { matrix.write_entries(); });
   }
 
   bool exact() const {
@@ -255,13 +305,14 @@ struct Operands::Parts {
 
   // What the run wrote where it must not; everything is put back for the next run.
   std::string damage() {
-    std::string found;
-    for (Matrix* matrix : {&A, &B, &C}) {
-      if (found.empty()) found = matrix->damage_around();
-      if (found.empty() && matrix != &C) found = matrix->damage_inside();
-    }
+    std::string found = C.damage_around();
+    for_each_input([&](const auto& matrix) {
+      if (found.empty()) found = matrix.damage_around();
+      if (found.empty()) found = matrix.damage_inside();
+    });
     if (!found.empty()) {
-      for (Matrix* matrix : {&A, &B, &C}) matrix->write_guards();
+      C.write_guards();
+      for_each_input([](auto& matrix) { matrix.write_guards(); });
       write_inputs();
     }
     return found;
@@ -269,8 +320,9 @@ struct Operands::Parts {
 
   const Init init;
   const int radius;
-  Matrix A, B, C;
-  const Problem problem;
+  Matrix<float> A, B, C;
+  std::optional<Matrix<bfloat16>> A16, B16;
+  Problem problem;
 };
 
 Operands::Operands(Backend& backend, Shape shape, Init init, BlasTerms terms)
@@ -365,7 +417,7 @@ Verifier::~Verifier() = default;
 
 void Verifier::Parts::compare(Index row0, Index count, Comparison& result) {
   const Problem& p = operands.problem();
-  const Matrix& C = operands.parts_->C;
+  const Matrix<float>& C = operands.parts_->C;
   const bool exact = operands.parts_->exact();
   const double alpha = p.alpha, beta = p.beta, tolerance = 2 * std::sqrt(p.shape.K) + 4;
 
@@ -383,9 +435,7 @@ void Verifier::Parts::compare(Index row0, Index count, Comparison& result) {
     const double old = beta != 0 ? beta * before[r * C.ld + c] : 0;
     return Expected{alpha * answer.product[r * C.cols + c] + old, tolerance * unit(r, c)};
   };
-  const auto untouched = [&](Index at) {
-    return std::bit_cast<std::uint32_t>(found[at]) == std::bit_cast<std::uint32_t>(before[at]);
-  };
+  const auto untouched = [&](Index at) { return same_bits(found[at], before[at]); };
 
   Index wrong = 0, first = std::numeric_limits<Index>::max();
   double worst = 0;
@@ -429,7 +479,7 @@ Verdict Verifier::check(const Run& run) {
     return {.failure = std::move(damage)};
 
   Comparison result;
-  const Matrix& C = operands.parts_->C;
+  const Matrix<float>& C = operands.parts_->C;
   C.for_each_slab([&](Index row0, Index count) {
     parts_->compare(row0, count, result);
     return true;

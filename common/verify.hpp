@@ -19,9 +19,11 @@ enum class Init { integers, uniform, normal, zeros };
 std::string name_of(Init init);
 
 /// The rest of the BLAS contract, for kernels that keep it. A leading dimension of 0 is dense.
+/// With `operands` in BF16 every entry of A and B is rounded to BF16 first, and kept in both forms.
 struct BlasTerms {
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   float alpha = 1, beta = 0;
+  Element operands = Element::fp32;
 };
 
 /// A, B and C of one shape in device memory, with guard words before and after each of them.
@@ -58,6 +60,7 @@ struct Verdict {
 /// fits. Integer operands must match to the bit (where alpha and beta are integers too); others
 /// within f(K) * u * (|alpha||A||B| + |beta||C|), u = 2^-24,
 /// f(K) = 2 sqrt(K) + 4 (probabilistic bound: Higham and Mary, SIAM J. Sci. Comput. 41, 2019).
+/// BF16 operands change nothing: their products are exact in fp32, and only sums round.
 /// NaN fails. Words outside C and all of A and B must be untouched.
 class Verifier {
  public:

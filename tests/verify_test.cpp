@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "common/backend.hpp"
+#include "common/bfloat16.hpp"
 #include "common/error.hpp"
 #include "common/peers/peers.hpp"
 #include "common/reference.hpp"
@@ -208,6 +210,63 @@ TEST_F(VerifyTest, WhatDoesNotFitIsRefused) {
   }
 }
 
+TEST_F(VerifyTest, OperandsInBf16AreTheSameValuesInBothForms) {
+  for (Init init : {Init::integers, Init::normal}) {
+    Operands operands(*backend_, shape_, init, {.lda = 31, .ldb = 25, .operands = Element::bf16});
+    const Problem& p = operands.problem();
+    const auto same = [](const float* wide, const bfloat16* narrow, int rows, int cols, int ld) {
+      for (int r = 0; r < rows; ++r) {
+        for (int c = 0; c < cols; ++c)
+          ASSERT_EQ(wide[r * ld + c], to_float(narrow[r * ld + c])) << r << "," << c;
+        ASSERT_TRUE(std::isnan(to_float(narrow[r * ld + cols])));
+      }
+    };
+    same(p.A, p.A16, 17, 29, 31);
+    same(p.B, p.B16, 29, 23, 25);
+    EXPECT_EQ(Verifier(*backend_, operands).check(honest(p)).failure, "");
+  }
+  EXPECT_EQ(Operands(*backend_, shape_, Init::normal).problem().A16, nullptr);
+}
+
+TEST_F(VerifyTest, OperandsInBf16AreGuardedToo) {
+  const BlasTerms bf16{.operands = Element::bf16};
+  const auto write = [](const bfloat16* at) { const_cast<bfloat16*>(at)->bits ^= 1; };
+  EXPECT_EQ(failure([&](const Problem& p) { write(p.A16 + 2 * p.lda + 1); }, Init::normal, bf16),
+            "wrote into A16, at [2,1]");
+  EXPECT_EQ(failure([&](const Problem& p) { write(p.B16 - 2); }, Init::normal, bf16),
+            "wrote outside B16, from BF16 2 before its start");
+  EXPECT_EQ(failure([&](const Problem& p) { write(p.A16 + 17 * p.lda); }, Init::integers, bf16),
+            "wrote outside A16, from BF16 1 after its end");
+}
+
+TEST(Bfloat16, RoundsToNearestTiesToEven) {
+  const auto bits = [](std::uint32_t x) { return to_bfloat16(std::bit_cast<float>(x)).bits; };
+  static_assert(to_bfloat16(1).bits == 0x3F80 && to_float({0x3F80}) == 1);
+  EXPECT_EQ(bits(0x3F808000), 0x3F80);  // half way: to the even one, down
+  EXPECT_EQ(bits(0x3F818000), 0x3F82);  // and up
+  EXPECT_EQ(bits(0x3F808001), 0x3F81);
+  EXPECT_EQ(bits(0x3F817FFF), 0x3F81);
+  EXPECT_EQ(bits(0xBF818000), 0xBF82);
+  EXPECT_EQ(bits(0x3FFFFFFF), 0x4000);  // into the next power of two
+  EXPECT_EQ(bits(0x7F7F7FFF), 0x7F7F);  // the largest that stays finite
+  EXPECT_EQ(bits(0x7F7F8000), 0x7F80);
+  EXPECT_EQ(bits(0xFF800000), 0xFF80);
+  EXPECT_EQ(bits(0x00008000), 0x0000);  // subnormal numbers round like others
+  EXPECT_EQ(bits(0x00008001), 0x0001);
+  EXPECT_EQ(bits(0x007FFFFF), 0x0080);
+  EXPECT_EQ(bits(0x80000000), 0x8000);
+  for (std::uint32_t nan : {0x7F800001u, 0xFF800001u, 0x7FC00000u, 0x7FFFFFFFu})
+    EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::bit_cast<float>(nan)))));
+}
+
+TEST(Bfloat16, EveryValueComesBack) {
+  for (int i = 0; i < 1 << 16; ++i) {
+    const bfloat16 x{static_cast<std::uint16_t>(i)};
+    if (std::isnan(to_float(x))) continue;
+    ASSERT_EQ(to_bfloat16(to_float(x)).bits, x.bits);
+  }
+}
+
 TEST(Reference, AgreesWithAPlainLoopInEveryCornerOfItsBlocks) {
   const auto backend = open_backend(Device::cpu);
   for (Shape s : {Shape{1, 1, 1}, {3, 7, 5}, {65, 9, 257}, {130, 33, 513}, {4, 17, 0}}) {
@@ -234,10 +293,10 @@ TEST(Reference, AgreesWithAPlainLoopInEveryCornerOfItsBlocks) {
 
 TEST(Peers, AreRightAndSayWhatTheyAre) {
   const auto backend = open_backend(Device::cpu);
-  for (const char* name : {"openblas", "blis", "mkl"}) {
+  for (const char* name : {"openblas", "blis", "mkl", "mkl-bf16", "onednn-bf16", "openblas-bf16"}) {
     std::vector<Kernel> found;
     try {
-      found = find_peers(Device::cpu, {name, "none", name}, 2);
+      found = find_peers(Device::cpu, {name, "none", name}, 2, Element::bf16);
     } catch (const Refusal& refusal) {
       EXPECT_EQ(refusal.code, Exit::unsupported);
       EXPECT_TRUE(contains(refusal.what(), "install"));
@@ -248,10 +307,15 @@ TEST(Peers, AreRightAndSayWhatTheyAre) {
     for (Shape shape : {Shape{0, 3, 2}, {3, 2, 0}, {35, 79, 19}, {100, 100, 100}})
       for (BlasTerms terms :
            {BlasTerms{}, BlasTerms{.lda = 101, .ldb = 102, .ldc = 103, .alpha = 2, .beta = -1}}) {
+        terms.operands = Element::bf16;
         Operands operands(*backend, shape, Init::integers, terms);
         Verifier verifier(*backend, operands);
-        EXPECT_EQ(verifier.check(found[0].prepare(operands.problem())).failure, "")
-            << found[0].name;
+        try {
+          EXPECT_EQ(verifier.check(found[0].prepare(operands.problem())).failure, "")
+              << found[0].name;
+        } catch (const Refusal& refusal) {
+          EXPECT_TRUE(contains(refusal.what(), "does not multiply BF16 on this CPU"));
+        }
       }
   }
 }
@@ -260,6 +324,25 @@ TEST(Peers, AreNoneWhereNoneAreAskedFor) {
   EXPECT_TRUE(find_peers(Device::cpu, {"none"}, 1).empty());
   EXPECT_TRUE(find_peers(Device::emulator, {}, 1).empty());
   EXPECT_THROW(find_peers(Device::cpu, {"cublas"}, 1), Refusal);
+  EXPECT_THROW(find_peers(Device::cpu, {"cublas"}, 1, Element::bf16), Refusal);
+}
+
+TEST(Peers, InBf16ExistOnlyWhereOperandsAre) {
+  const auto refusal = [](Element operands) {
+    try {
+      find_peers(Device::cpu, {"nobody"}, 1, operands);
+    } catch (const Refusal& refusal) {
+      EXPECT_EQ(refusal.code, Exit::bad_usage);
+      return std::string(refusal.what());
+    }
+    return std::string();
+  };
+  EXPECT_TRUE(contains(refusal(Element::bf16), "mkl-bf16"));
+  EXPECT_TRUE(contains(refusal(Element::fp32), "openblas, blis, mkl, none"));
+  for (const Kernel& usual : find_peers(Device::cpu, {}, 1, Element::bf16))
+    EXPECT_TRUE(contains(usual.name, "BF16"));
+  for (const Kernel& usual : find_peers(Device::cpu, {}, 1))
+    EXPECT_EQ(usual.name.find("BF16"), std::string::npos);
 }
 
 TEST(OpenBackend, SaysWhatIsMissing) {

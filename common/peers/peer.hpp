@@ -17,6 +17,8 @@ struct Peer {
   std::string how_to_get;
   /// The kernel, or nothing where the library is not installed.
   std::function<std::optional<Kernel>(int threads)> open;
+  /// Which form of A and B it reads.
+  Element operands = Element::fp32;
 };
 
 /// The CBLAS libraries of a CPU, the default first.

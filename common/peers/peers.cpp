@@ -8,12 +8,20 @@
 namespace gemm {
 namespace {
 
-std::vector<Peer> peers_of(Device device) {
+std::vector<Peer> all_peers(Device device) {
   if (device == Device::cpu) return cpu_peers();
 #ifdef GEMM_HAVE_CUDA
   if (device == Device::gpu) return gpu_peers();
 #endif
   return {};
+}
+
+// Those that a step can be compared with: of fp32 operands there is no BF16 form.
+std::vector<Peer> peers_of(Device device, Element operands) {
+  std::vector<Peer> peers = all_peers(device);
+  if (operands == Element::fp32)
+    std::erase_if(peers, [](const Peer& peer) { return peer.operands != Element::fp32; });
+  return peers;
 }
 
 std::string known(const std::vector<Peer>& peers) {
@@ -24,11 +32,14 @@ std::string known(const std::vector<Peer>& peers) {
 
 }  // namespace
 
-std::vector<Kernel> find_peers(Device device, const std::vector<std::string>& names, int threads) {
-  const std::vector<Peer> peers = peers_of(device);
+std::vector<Kernel> find_peers(Device device, const std::vector<std::string>& names, int threads,
+                               Element operands) {
+  const std::vector<Peer> peers = peers_of(device, operands);
   std::vector<Kernel> kernels;
-  if (names.empty() && !peers.empty())
-    if (auto kernel = peers.front().open(threads)) kernels.push_back(*kernel);
+  if (names.empty())
+    for (const Peer& peer : peers)
+      if (peer.operands == operands && kernels.empty())
+        if (auto kernel = peer.open(threads)) kernels.push_back(*kernel);
 
   for (auto at = names.begin(); at != names.end(); ++at) {
     const std::string& name = *at;
@@ -37,7 +48,7 @@ std::vector<Kernel> find_peers(Device device, const std::vector<std::string>& na
     const auto peer = std::find_if(peers.begin(), peers.end(),
                                    [&](const Peer& candidate) { return candidate.name == name; });
     if (peer == peers.end())
-      throw Refusal(Exit::bad_usage, "this device has no peer " + name + ": use " + known(peers));
+      throw Refusal(Exit::bad_usage, "this step has no peer " + name + ": use " + known(peers));
     auto kernel = peer->open(threads);
     if (!kernel)
       throw Refusal(Exit::unsupported,

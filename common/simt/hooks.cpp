@@ -105,9 +105,12 @@ inline void access(void* p, void* caller) {
   access_elsewhere<bytes, write>(w, p, code);
 }
 
-// An access that is no machine word, such as the copy of a struct: word by word.
+// An access that is no machine word, such as the copy of a struct, counts word by word; a vector of
+// a CPU's code is one.
 template <bool write>
 void access_range(char* p, std::size_t bytes, void* caller) {
+  if (current->sink && (bytes == 32 || bytes == 64))
+    return bytes == 32 ? access<32, write>(p, caller) : access<64, write>(p, caller);
   if (reinterpret_cast<std::uintptr_t>(p) % 4 || bytes % 4)
     for (std::size_t i = 0; i < bytes; ++i) access<1, write>(p + i, caller);
   else
@@ -153,8 +156,8 @@ void __pipeline_wait_prior(std::size_t groups) { worker().wait_async(groups); }
 // NOLINTEND(readability-identifier-naming)
 
 // NOLINTBEGIN(readability-identifier-naming): the names are GCC's.
-// GCC, gcc/sanitizer.def: BUILT_IN_TSAN_*. Atomic operations are not among them yet: no kernel has
-// one.
+// GCC, gcc/sanitizer.def: BUILT_IN_TSAN_*. Of the atomic operations there is the one that the host code
+// of a step needs, for std::shared_ptr; no kernel has one.
 extern "C" {
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
@@ -175,6 +178,9 @@ void __tsan_read_range(void* p, std::size_t bytes) {
 }
 void __tsan_write_range(void* p, std::size_t bytes) {
   access_range<true>(static_cast<char*>(p), bytes, __builtin_return_address(0));
+}
+int __tsan_atomic32_fetch_add(volatile int* p, int value, int) {
+  return __atomic_fetch_add(p, value, __ATOMIC_SEQ_CST);
 }
 }
 // NOLINTEND(readability-identifier-naming)
