@@ -124,7 +124,31 @@ selected_sources() {
 built_for() { [[ ", $(sed -n "s/^$1: //p" build/steps.txt)," = *", $2,"* ]]; }
 wanted() { [[ ! $device || $device = "$1" ]]; }
 
-# Prints what is to be run, a line each: step, device, and the name of the result.
+# Prints the runs of a CPU step with times. Those that show what padding, packing and threads do run
+# again: 05 and 06 with gaps between rows, 06 at many sizes and on 2, 4, .. threads.
+plan_cpu() {
+  local threads
+  echo "$1 cpu $1"
+  case $1 in 05_* | 06_*) echo "$1 padded $1.pad16" ;; esac
+  case $1 in
+    06_*)
+      echo "$1 sizes $1.sizes"
+      for ((threads = 2; threads <= $(cores); threads *= 2)); do echo "$1 $threads-threads $1.t$threads"; done
+      ;;
+  esac
+}
+
+# Prints the CPU libraries that are installed, as --peer takes them.
+peers() {
+  local peer found=()
+  for peer in openblas blis mkl; do
+    ! "build/steps/$1" --check-only --size 1 --peer "$peer" >/dev/null 2>&1 || found+=("$peer")
+  done
+  local IFS=,
+  echo "${found[*]:-none}"
+}
+
+# Prints what is to be run, a line each: step, device or variant, and the name of the result.
 # The GPU times and the emulator counts, so a GPU step is worth a run on both. So is a CPU step:
 # timed as it is, and once more, smaller, through the cache simulation.
 plan() {
@@ -135,23 +159,33 @@ plan() {
       [ ! "$gpu" ] || ! wanted gpu || ! built_for "$step" gpu || echo "$step gpu $step"
       ! wanted emulator || ! built_for "$step" emulator || echo "$step emulator $step.counts"
     else
-      ! wanted cpu || ! built_for "$step" cpu || echo "$step cpu $step"
+      ! wanted cpu || ! built_for "$step" cpu || plan_cpu "$step"
       ! wanted emulator || ! built_for "$step" emulator || echo "$step simulation $step.counts"
     fi
   done < <(selected_sources)
 }
 
-# Prints the flags that a step is run with on a device. 1000 stands beside 1024 to show what a power
+# The rows of a step that keep all of its parts and the blocks of the model.
+whole='^(?!without|KC=)'
+
+# step_flags DEVICE STEP: prints the flags that a step is run with on a device. 1000 stands beside 1024 to show what a power
 # of two does to a cache; 127 and 4095 do not divide into tiles.
 step_flags() {
   case $1-$quick in
+    padded-) echo --pad 16 --kernel "$whole" --sizes 256,512,1000,1024,1040 --repeats 3 ;;
+    padded-yes) echo --pad 16 --kernel "$whole" --sizes 128,256 --repeats 2 ;;
+    sizes-) echo --kernel "$whole" --peer "$(peers "$2")" --repeats 5 \
+      --sizes 64,100,127,128,129,192,255,256,257,384,511,512,513,768,1023,1024,1025,1536,2047,2048,2049 ;;
+    sizes-yes) echo --kernel "$whole" --peer "$(peers "$2")" --sizes 127,128,129,256 --repeats 2 ;;
+    *-threads-) echo --threads "${1%-*}" --kernel "$whole" --peer "$(peers "$2")" --sizes 1024,2048 ;;
+    *-threads-yes) echo --threads "${1%-*}" --kernel "$whole" --peer "$(peers "$2")" --sizes 256 --repeats 2 ;;
     cpu-) echo --device cpu --sizes 256,512,1000,1024,1040 --repeats 3 ;;
     cpu-yes) echo --device cpu --sizes 256 --repeats 2 ;;
     gpu-) echo --device gpu --sizes 256,512,1024,2048,4096,4095 ;;
     gpu-yes) echo --device gpu --sizes 1024 --repeats 3 ;;
     emulator-) echo --device emulator --sizes 127,256 --repeats 1 ;;
     emulator-yes) echo --device emulator --sizes 128 --repeats 1 ;;
-    simulation-) echo --device cpu --count --sizes 100,128,250,256,500,512,520 --repeats 1 --peer none ;;
+    simulation-) echo --device cpu --count --kernel "$whole" --sizes 100,128,250,256,500,512,520 --repeats 1 --peer none ;;
     simulation-yes) echo --device cpu --count --sizes 64 --repeats 1 --peer none ;;
   esac
 }
@@ -160,7 +194,7 @@ step_flags() {
 # every size; it takes the place of an older one when all sizes are there.
 run_step() {
   local flags status=0
-  read -ra flags < <(step_flags "$2")
+  read -ra flags < <(step_flags "$2" "$1")
   "build/steps/$1" "${flags[@]}" --json "$out/$3.json.new" >"$out/$3.txt" 2>&1 || status=$?
   [ ! -e "$out/$3.json.new" ] || mv "$out/$3.json.new" "$out/$3.json"
   return "$status"

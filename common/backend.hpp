@@ -48,6 +48,10 @@ class Backend {
   /// clock. `cold`: the last-level cache is flushed before, and launches must be 1.
   virtual double seconds(const Run& run, int launches, bool cold) = 0;
 
+  /// FLOP/s of a loop of FMAs at this moment, on the threads that kernels run on; takes a
+  /// millisecond or two. 0 where the peak that was measured at the start holds for the whole run.
+  virtual double peak_now(int) { return 0; }
+
   /// What the last run did; nothing where the device does not count.
   virtual std::optional<Counts> counts() const { return std::nullopt; }
 

@@ -10,7 +10,7 @@
 
 #include "common/backend_host.hpp"
 #include "common/error.hpp"
-#include "common/machine.hpp"
+#include "common/machine_parts.hpp"
 #include "common/reference.hpp"
 
 namespace gemm {
@@ -48,6 +48,8 @@ class CpuBackend : public HostBackend {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     return elapsed.count() / launches;
   }
+
+  double peak_now(int threads) override { return cpu_fma_rate_now(threads); }
 
  private:
   // Writes twice the largest cache, by all threads, so that every core's own caches are hit too.

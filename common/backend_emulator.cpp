@@ -1,32 +1,25 @@
-#include <unistd.h>
-
 #include <chrono>
 #include <map>
 
 #include "common/backend_host.hpp"
+#include "common/machine.hpp"
 #include "common/model/cache_simulator.hpp"
 #include "common/simt/emulator.hpp"
 
 namespace gemm {
 namespace {
 
-// A cache of this machine, or the usual one where the operating system does not tell.
-Cache cache_of(int size_key, int line_key, int ways_key, Cache usual) {
-  const Cache cache{.bytes = sysconf(size_key),
-                    .line_bytes = int(sysconf(line_key)),
-                    .ways = int(sysconf(ways_key))};
-  const bool known = cache.bytes > 0 && cache.line_bytes == usual.line_bytes && cache.ways > 0 &&
-                     cache.bytes % (cache.line_bytes * cache.ways) == 0;
-  return known ? cache : usual;
-}
-
+// The first two caches of this machine. Where it does not tell, or where their sets do not come out
+// even, usual ones.
 std::vector<CacheCount> caches_of_this_machine() {
-  return {{.name = "L1",
-           .cache = cache_of(_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL1_DCACHE_LINESIZE,
-                             _SC_LEVEL1_DCACHE_ASSOC, {.bytes = 32 << 10, .ways = 8})},
-          {.name = "L2",
-           .cache = cache_of(_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL2_CACHE_LINESIZE,
-                             _SC_LEVEL2_CACHE_ASSOC, {.bytes = 512 << 10, .ways = 8})}};
+  std::vector<CacheCount> caches = {{.name = "L1", .cache = {.bytes = 32 << 10, .ways = 8}},
+                                    {.name = "L2", .cache = {.bytes = 512 << 10, .ways = 8}}};
+  for (const MemoryLevel& level : cpu_caches())
+    for (auto& [name, cache, misses] : caches)
+      if (name == level.name && level.line_bytes == cache.line_bytes && level.ways > 0 &&
+          level.bytes % (level.line_bytes * level.ways) == 0)
+        cache = {.bytes = level.bytes, .ways = level.ways};
+  return caches;
 }
 
 WarpAccesses summary(const simt::Requests& requests) {

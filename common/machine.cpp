@@ -83,17 +83,30 @@ std::vector<MemoryLevel> cpu_caches() {
     const std::string level = first_line(at + "level");
     if (level.empty()) break;
     if (first_line(at + "type") != "Instruction")
-      caches.push_back({"L" + level, bytes_of(first_line(at + "size"))});
+      caches.push_back({.name = "L" + level,
+                        .bytes = bytes_of(first_line(at + "size")),
+                        .line_bytes = int(bytes_of(first_line(at + "coherency_line_size"))),
+                        .ways = int(bytes_of(first_line(at + "ways_of_associativity")))});
   }
   std::sort(caches.begin(), caches.end(),
             [](const MemoryLevel& a, const MemoryLevel& b) { return a.name < b.name; });
   if (!caches.empty()) return caches;
 
   // Where /sys is not mounted, as in some containers, the C library may know.
-  const int sizes[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
-  for (int level = 1; level <= 3; ++level)
-    if (const long bytes = sysconf(sizes[level - 1]); bytes > 0)
-      caches.push_back({fmt::format("L{}", level), bytes});
+  struct {
+    const char* name;
+    int bytes, line_bytes, ways;
+  } constexpr questions[] = {
+      {"L1", _SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL1_DCACHE_LINESIZE, _SC_LEVEL1_DCACHE_ASSOC},
+      {"L2", _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL2_CACHE_LINESIZE, _SC_LEVEL2_CACHE_ASSOC},
+      {"L3", _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL3_CACHE_LINESIZE, _SC_LEVEL3_CACHE_ASSOC}};
+  const auto answer = [](int question) { return std::max(0L, sysconf(question)); };
+  for (const auto& ask : questions)
+    if (const long bytes = answer(ask.bytes); bytes > 0)
+      caches.push_back({.name = ask.name,
+                        .bytes = bytes,
+                        .line_bytes = int(answer(ask.line_bytes)),
+                        .ways = int(answer(ask.ways))});
   return caches;
 }
 
@@ -115,10 +128,11 @@ Machine describe_machine(Backend& backend) {
   return machine;
 }
 
-Machine measure_machine(Backend& backend, int threads) {
+Machine measure_machine(Backend& backend, int threads, const std::function<double(int)>& peak) {
   Machine machine = describe_machine(backend);
   if (backend.device() == Device::cpu) {
     measure_cpu(machine, threads);
+    if (const double rate = peak ? peak(threads) : 0; rate > 0) machine.peak_flops = rate;
   } else if (backend.device() == Device::gpu) {
 #if defined(GEMM_HAVE_CUDA)
     measure_gpu(machine);

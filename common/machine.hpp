@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@ struct MemoryLevel {
   std::string name;
   std::int64_t bytes = 0;
   double bytes_per_second = 0;
+  int line_bytes = 0, ways = 0;  ///< of a CPU's cache; 0 where nobody tells
 };
 
 /// Ceilings measured by loops of FMAs and of loads on this machine, a fraction of a second each.
@@ -36,9 +38,11 @@ struct Machine {
 Machine describe_machine(Backend& backend);
 
 /// The same with its ceilings. `threads`: CPU threads that the peak and the bandwidths are for.
-Machine measure_machine(Backend& backend, int threads);
+/// `peak`: measures the unit that takes the place of FMAs, if one does.
+Machine measure_machine(Backend& backend, int threads, const std::function<double(int)>& peak = {});
 
-/// Sizes of this CPU's data caches, nearest first, as the operating system reports them.
+/// This CPU's data caches, nearest first, as the operating system reports them, or else the C
+/// library; empty where neither does.
 std::vector<MemoryLevel> cpu_caches();
 
 /// What a device's sensors say at this moment; 0 where there is no sensor.

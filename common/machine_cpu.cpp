@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -27,6 +29,10 @@ constexpr int lanes = vector_bytes / sizeof(float);
 // Two FMA units of 4 to 5 clocks latency want 8 to 10 sums in flight; 16 registers hold 12 and
 // the two factors.
 constexpr int sums = 12;
+
+// Rounds of the sums in one window: two tenths of a millisecond at two FMAs a clock and 3 GHz.
+constexpr int fma_rounds = 100000;
+constexpr double fma_window_flops = 2.0 * sums * lanes * fma_rounds;
 
 // What the compiler cannot see through: two reads of it may differ.
 const volatile float one = 1, half = 0.5f;
@@ -56,6 +62,21 @@ void read(const Vector* data, std::int64_t count) {
 #pragma GCC unroll 12
     for (int j = 0; j < sums; ++j) sum[j] += data[i + j];
   keep(sum);
+}
+
+// FLOP/s of the calling thread: the median of some windows, for a thread that had to wait in one
+// of them was not slow.
+double own_fma_rate() {
+  using Clock = std::chrono::steady_clock;
+  std::array<double, 7> rates{};
+  for (double& rate : rates) {
+    const auto start = Clock::now();
+    multiply_add(fma_rounds);
+    rate = fma_window_flops / std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  const auto middle = rates.begin() + rates.size() / 2;
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
 }
 
 // Seconds of the shortest of `windows` in which every thread did `work(thread)` once.
@@ -91,9 +112,22 @@ double best_window(int threads, int windows, const std::function<void(int)>& wor
 }  // namespace
 
 double cpu_fma_rate(int threads) {
-  constexpr int rounds = 100000, windows = 40;
-  const double flops = 2.0 * sums * lanes * rounds * threads;
-  return flops / best_window(threads, windows, [](int) { multiply_add(rounds); });
+  constexpr int windows = 40;
+  const double seconds = best_window(threads, windows, [](int) { multiply_add(fma_rounds); });
+  return fma_window_flops * threads / seconds;
+}
+
+double cpu_fma_rate_now(int threads) {
+  double rate = 0;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : rate)
+  for (int thread = 0; thread < threads; ++thread) rate += own_fma_rate();
+  return rate;
+}
+
+double cpu_fma_rate_apart(int threads) {
+  std::vector<double> rates(threads);
+  best_window(threads, 1, [&](int thread) { rates[thread] = own_fma_rate(); });
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
 double cpu_read_rate(std::int64_t bytes, int threads) {

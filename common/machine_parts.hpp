@@ -10,6 +10,13 @@ namespace gemm {
 /// FLOP/s of `threads` threads that do nothing but FMAs on vector registers: the best window.
 double cpu_fma_rate(int threads);
 
+/// The same at this moment, within a millisecond or two, on OpenMP's threads: those that kernels
+/// run on, so that none of them waits for a turn.
+double cpu_fma_rate_now(int threads);
+
+/// The same on threads that end with it, so that none of them spins beside what runs next.
+double cpu_fma_rate_apart(int threads);
+
 /// Bytes/s at which `threads` threads read `bytes` in all, again and again: the best pass.
 double cpu_read_rate(std::int64_t bytes, int threads);
 

@@ -19,6 +19,8 @@ namespace {
 // A loop over tiles ends up to a tile past its matrix, and its int has to hold that too.
 constexpr int largest_size = std::numeric_limits<int>::max() - 4096;
 constexpr std::size_t most_sizes = 10000;
+// A row of C is at most this much longer than N, and its int has to hold that as well.
+constexpr int most_pad = 4096;
 constexpr int most_repeats = 1000000;
 // std::regex recurses for every character: a pattern without end would overflow the stack.
 constexpr std::size_t longest_pattern = 1000;
@@ -79,13 +81,33 @@ const Step* built_for(const std::vector<Step>& steps, Device device) {
   return at == steps.end() ? nullptr : &*at;
 }
 
+std::vector<int> default_sizes(const Step& step) {
+  if (!step.sizes.empty()) return step.sizes;
+  switch (step.device) {
+    case Device::gpu:
+      return {4096};
+    case Device::cpu:
+      return {512};
+    default:
+      return {256};
+  }
+}
+
+// A CPU may lack the instructions that a step is made of; then each of its rows refuses every shape.
+bool runs_here(const Step& step) {
+  const int size = default_sizes(step).front();
+  return std::any_of(step.kernels.begin(), step.kernels.end(), [&](const Kernel& kernel) {
+    return !kernel.supports || kernel.supports({size, size, size}).empty();
+  });
+}
+
 const Step& choose_step(const std::vector<Step>& steps, const std::string& asked,
                         const std::function<bool()>& gpu_answers) {
   const Step* cpu = built_for(steps, Device::cpu);
   const Step* gpu = built_for(steps, Device::gpu);
   const Step* emulator = built_for(steps, Device::emulator);
   if (asked.empty()) {
-    if (cpu) return *cpu;
+    if (cpu && (!emulator || runs_here(*cpu))) return *cpu;
     if (gpu && (!emulator || gpu_answers())) return *gpu;
     return *emulator;
   }
@@ -132,18 +154,6 @@ std::vector<const Kernel*> choose_kernels(const Step& step, const std::string& p
   return chosen;
 }
 
-std::vector<int> default_sizes(const Step& step) {
-  if (!step.sizes.empty()) return step.sizes;
-  switch (step.device) {
-    case Device::gpu:
-      return {4096};
-    case Device::cpu:
-      return {512};
-    default:
-      return {256};
-  }
-}
-
 int default_repeats(Device device) {
   switch (device) {
     case Device::gpu:
@@ -155,8 +165,18 @@ int default_repeats(Device device) {
   }
 }
 
+const std::string repetitions = "--benchmark_repetitions=";
+
+// What the last of these flags says, which goes before --repeats.
+std::optional<int> repeats_of(const std::vector<std::string>& flags) {
+  std::optional<int> repeats;
+  for (const std::string& flag : flags)
+    if (flag.starts_with(repetitions))
+      repeats = whole_number(std::string_view(flag).substr(repetitions.size()), 1, most_repeats);
+  return repeats;
+}
+
 void check_benchmark_flag(const std::string& flag) {
-  const std::string repetitions = "--benchmark_repetitions=";
   if (flag.starts_with("--benchmark_out") || flag.starts_with("--benchmark_format"))
     throw Refusal(Exit::bad_usage,
                   fmt::format("{}: use --json FILE, which keeps every size", flag));
@@ -221,6 +241,30 @@ std::vector<int> parse_sizes(std::string_view text) {
   return sizes;
 }
 
+std::vector<Shape> parse_shapes(std::string_view text) {
+  const auto refuse = [&](const std::string& why) {
+    return Refusal(Exit::bad_usage, fmt::format("--shapes {}: {}", text, why));
+  };
+  std::vector<Shape> shapes;
+  for (const std::string& item : split(text, ',')) {
+    if (item.find('x') == std::string::npos) {
+      for (const int size : parse_sizes(item)) shapes.push_back({size, size, size});
+      continue;
+    }
+    std::vector<int> numbers;
+    for (const std::string& part : split(item, 'x')) {
+      const auto number = whole_number(part, 0, largest_size);
+      if (!number)
+        throw refuse(fmt::format("'{}' is not a whole number from 0 to {}", part, largest_size));
+      numbers.push_back(*number);
+    }
+    if (numbers.size() != 3) throw refuse(fmt::format("'{}' is not MxNxK", item));
+    if (shapes.size() == most_sizes) throw refuse(fmt::format("more than {} shapes", most_sizes));
+    shapes.push_back({numbers[0], numbers[1], numbers[2]});
+  }
+  return shapes;
+}
+
 std::optional<Options> parse(const std::vector<std::string>& arguments,
                              const std::vector<Step>& steps,
                              const std::function<bool()>& gpu_answers) {
@@ -235,19 +279,26 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
     (argument.starts_with("--benchmark_") ? options.benchmark_flags : own).push_back(argument);
 
   std::optional<int> m, n, k, size, repeats;
-  std::string sizes, device, kernel, init = name_of(options.init);
+  std::string sizes, shapes, device, kernel, init = name_of(options.init);
   bool warm = false, list_only = false;
 
   CLI::App app(fmt::format("{}: {}", steps.front().name, steps.front().title), steps.front().name);
   const auto dimension = whole(0, largest_size);
-  app.add_option("--m", m, "rows of A and C")->check(dimension);
-  app.add_option("--n", n, "columns of B and C")->check(dimension);
-  app.add_option("--k", k, "columns of A, rows of B")->check(dimension);
+  auto* rows = app.add_option("--m", m, "rows of A and C")->check(dimension);
+  auto* columns = app.add_option("--n", n, "columns of B and C")->check(dimension);
+  auto* terms = app.add_option("--k", k, "columns of A, rows of B")->check(dimension);
   auto* one =
       app.add_option("--size", size, "M = N = K; --m, --n and --k override it")->check(dimension);
-  app.add_option("--sizes", sizes, "several: 256,512,1024:4096:512 (first:last:step)")
-      ->excludes(one)
-      ->check(not_empty());
+  auto* several =
+      app.add_option("--sizes", sizes, "several: 256,512,1024:4096:512 (first:last:step)")
+          ->excludes(one)
+          ->check(not_empty());
+  auto* each = app.add_option("--shapes", shapes,
+                              "sizes, and shapes that are not square: 16:128:4,17x1000x1000")
+                   ->check(not_empty());
+  for (auto* other : {rows, columns, terms, one, several}) each->excludes(other);
+  app.add_option("--pad", options.pad, "elements between the rows of A, B and C")
+      ->check(whole(0, most_pad));
   app.add_option("--device", device, "cpu, gpu or emulator; default: gpu where one answers")
       ->check(CLI::IsMember(words(devices)));
   app.add_option("--kernel", kernel, "only the rows whose name this regular expression finds");
@@ -271,6 +322,8 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   app.add_option("--json", options.json, "write results in Google Benchmark's format")
       ->excludes(check_only)
       ->check(not_empty());
+  app.add_flag("--seconds-only", options.seconds_only,
+               "print the peers' repetitions alone: seconds and the peak before each, in FLOP/s");
   app.add_flag("--list", list_only, "print the step's rows and the devices it is built for");
   app.footer(
       "--benchmark_* flags go to Google Benchmark.\n"
@@ -301,6 +354,15 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
     throw Refusal(Exit::bad_usage,
                   "--count: this build has no emulator; configure with -DGEMM_EMULATOR=ON");
   for (const std::string& flag : options.benchmark_flags) check_benchmark_flag(flag);
+  options.repeats = repeats_of(options.benchmark_flags).value_or(options.repeats);
+  if (options.pad > 0 && !step.whole_contract)
+    throw Refusal(Exit::bad_usage, fmt::format("--pad: {} multiplies matrices without gaps between "
+                                               "their rows; drop it",
+                                               step.name));
+  if (!shapes.empty()) {
+    options.shapes = parse_shapes(shapes);
+    return options;
+  }
 
   if (m && n && k) {
     if (size || !sizes.empty())

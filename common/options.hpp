@@ -18,9 +18,11 @@ struct Options {
   std::vector<const Kernel*> kernels;  ///< rows that --kernel selects, in table order
   Device device{};
   std::vector<Shape> shapes;
+  int pad = 0;  ///< elements between the end of a row of A, B or C and the next row
   Init init = Init::normal;
   std::vector<std::string> peers;  ///< empty: whatever is usual on the device
   bool cold = false, check_only = false, count = false;
+  bool seconds_only = false;  ///< prints the peers' repetitions, for the process that asked for it
   int threads = 1, repeats = 1;
   std::string json;  ///< empty: no file
   std::vector<std::string> benchmark_flags;  ///< passed on to Google Benchmark
@@ -32,6 +34,10 @@ std::string name_of(Device device);
 /// Reads "256,512,1024:4096:512": sizes and ranges first:last:step, in the order written.
 /// Throws Refusal(bad_usage).
 std::vector<int> parse_sizes(std::string_view text);
+
+/// Reads "17x1000x1000,16:128:4": shapes MxNxK and sizes, in the order written. Throws
+/// Refusal(bad_usage).
+std::vector<Shape> parse_shapes(std::string_view text);
 
 /// Whether this build has GPU code and a GPU answers.
 bool gpu_answers();

@@ -61,6 +61,10 @@ std::string show_ratio(double above, double below, int digits = 2) {
   return below > 0 ? fmt::format("{:.{}f}", above / below, digits) : "-";
 }
 
+std::string show_percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
+
+std::string show_shape(Shape shape) { return fmt::format("{}x{}x{}", shape.M, shape.N, shape.K); }
+
 double global_bytes(const Traffic& traffic) {
   return static_cast<double>(traffic.global_loaded + traffic.global_stored);
 }
@@ -86,8 +90,8 @@ void print_checks(const std::vector<Row>& rows) {
 
 void print_times(const std::vector<Row>& rows, const Machine& machine) {
   const Row* peer = fastest_peer(rows);
-  std::vector<Line> lines = {{"kernel", "time", "spread", "GFLOP/s", "of peak", "x peer", "global",
-                              "shared", "bound by", "result"}};
+  std::vector<Line> lines = {{"kernel", "time", "spread", "GFLOP/s", "of peak", "spread", "x peer",
+                              "global", "shared", "bound by", "result"}};
   for (const Row& row : rows) {
     if (!row.well()) {
       lines.push_back({row.kernel.name, row.trouble});
@@ -99,13 +103,14 @@ void print_times(const std::vector<Row>& rows, const Machine& machine) {
     }
     const double rate = flops_per_second(row), work = flops(row.shape);
     const Traffic traffic = predicted(row);
-    lines.push_back({row.kernel.name, show_seconds(median(row.seconds)),
-                     fmt::format("{:.1f} %", 100 * spread(row.seconds)), show_rate(rate),
-                     fmt::format("{} %", show_ratio(100 * rate, machine.peak_flops, 1)),
-                     peer ? show_ratio(rate, flops_per_second(*peer)) : "-",
-                     show_ratio(work, global_bytes(traffic)),
-                     show_ratio(work, shared_bytes(traffic)), roof_of(row, machine),
-                     verdict_of(row)});
+    const std::vector<double> shares = shares_of_peak(row, machine);
+    lines.push_back(
+        {row.kernel.name, show_seconds(median(row.seconds)), show_percent(spread(row.seconds)),
+         show_rate(rate), shares.empty() ? "-" : show_percent(median(shares)),
+         row.peaks.empty() ? "-" : show_percent(spread(shares)),
+         peer ? show_ratio(rate, flops_per_second(*peer)) : "-",
+         show_ratio(work, global_bytes(traffic)), show_ratio(work, shared_bytes(traffic)),
+         roof_of(row, machine), verdict_of(row)});
   }
   print_table(lines);
   fmt::print(
@@ -200,7 +205,8 @@ std::string roof_of(const Row& row, const Machine& machine) {
 Report::Report(const Options& options, const Machine& machine, const std::vector<Kernel>& peers)
     : options_(options), machine_(machine) {
   fmt::print("{}: {}\n", options.step->name, options.step->title);
-  fmt::print("{}; operands {}", machine.name, name_of(options.init));
+  fmt::print("{}; operands {}{}", machine.name, name_of(options.init),
+             options.step->operands == Element::bf16 ? ", rounded to BF16" : "");
   if (options.device != Device::emulator) fmt::print(", caches {}", options.cold ? "cold" : "warm");
   if (options.device == Device::cpu)
     fmt::print(", {} thread{}", options.threads, options.threads == 1 ? "" : "s");
@@ -222,8 +228,10 @@ void Report::print(const std::vector<Row>& rows) const {
   const auto [M, N, K] = rows.front().shape;
   const double work = flops(rows.front().shape);
   const double compulsory = compulsory_bytes(rows.front().shape);
-  fmt::print("\nM={} N={} K={}: {:.3g} GFLOP; compulsory {}, so at most {} FLOP/byte\n", M, N, K,
+  fmt::print("\nM={} N={} K={}: {:.3g} GFLOP; compulsory {}, so at most {} FLOP/byte", M, N, K,
              work / 1e9, show_bytes(compulsory), show_ratio(work, compulsory, 1));
+  if (options_.pad > 0) fmt::print("; rows padded by {}", options_.pad);
+  fmt::print("\n");
 
   const auto too_big = [](const Row& row) { return row.exit == Exit::no_memory; };
   if (std::all_of(rows.begin(), rows.end(), too_big)) {
@@ -249,6 +257,32 @@ void Report::add(const std::vector<Row>& rows) {
     else
       exits_.push_back(row.exit);
   }
+  for (const Row& row : rows)
+    if (!row.is_peer() && row.well() && flops_per_second(row) > 0)
+      for (const Row* peer : timed_peers(rows)) {
+        const auto same = [&](const Duel& duel) {
+          return duel.kernel == row.kernel.name && duel.peer == peer->kernel.name;
+        };
+        auto duel = std::find_if(duels_.begin(), duels_.end(), same);
+        if (duel == duels_.end())
+          duel = duels_.insert(duel, {.kernel = row.kernel.name, .peer = peer->kernel.name});
+        duel->shapes.push_back(row.shape);
+        duel->ratios.push_back(flops_per_second(row) / flops_per_second(*peer));
+      }
+}
+
+void Report::close() const {
+  std::vector<Line> lines = {{"kernel", "mean ratio", "smallest", "at", "shapes", "peer"}};
+  for (const Duel& duel : duels_) {
+    const auto smallest = std::min_element(duel.ratios.begin(), duel.ratios.end());
+    const Shape shape = duel.shapes[smallest - duel.ratios.begin()];
+    lines.push_back({duel.kernel, fmt::format("{:.3f}", geometric_mean(duel.ratios)),
+                     fmt::format("{:.3f}", *smallest), show_shape(shape),
+                     fmt::format("{}", duel.ratios.size()), duel.peer});
+  }
+  if (options_.shapes.size() < 2 || duels_.empty()) return;
+  fmt::print("\nRate over the peer's at all shapes, geometric mean and smallest:\n");
+  print_table(lines);
 }
 
 Exit Report::exit_code() const {

@@ -16,6 +16,13 @@ namespace gemm {
 /// for meet the nearest level of their kind, the compulsory bytes meet memory. "-" where unknown.
 std::string roof_of(const Row& row, const Machine& machine);
 
+/// A row of ours beside a peer, at every shape where both were timed.
+struct Duel {
+  std::string kernel, peer;
+  std::vector<Shape> shapes{};
+  std::vector<double> ratios{};  ///< of our rate to the peer's
+};
+
 /// Writes to standard output, and while measuring to standard error if that is a terminal.
 class Report {
  public:
@@ -28,6 +35,9 @@ class Report {
   /// Prints the table of a shape.
   void add(const std::vector<Row>& rows);
 
+  /// Prints how the rows compare with each peer over all shapes, where there were several.
+  void close() const;
+
   /// ok when something ran and everything that ran was right; else the gravest row's code.
   /// Throws Refusal(bad_usage) when --benchmark_filter left nothing to measure.
   Exit exit_code() const;
@@ -39,6 +49,7 @@ class Report {
   const Options& options_;
   const Machine& machine_;
   std::vector<Exit> exits_;
+  std::vector<Duel> duels_;
   bool any_ran_ = false, any_timed_ = false;
 };
 

@@ -11,22 +11,6 @@ namespace {
 
 constexpr double gibibyte = 1 << 30;
 
-// One row's troubles are its own: the others go on.
-void attempt(Row& row, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Refusal& refusal) {
-    if (refusal.code == Exit::unsupported || refusal.code == Exit::no_memory)
-      row.skip(refusal.code, refusal.what());
-    else
-      row.fail(refusal.code, refusal.what());
-  } catch (const std::bad_alloc&) {
-    row.skip(Exit::no_memory, "out of memory");
-  } catch (const std::exception& fault) {
-    row.fail(Exit::wrong_result, fault.what());
-  }
-}
-
 // Why a row cannot run here, and the exit code for it.
 std::pair<Exit, std::string> obstacle(const Row& row, const Options& options,
                                       const Backend& backend) {
@@ -75,6 +59,21 @@ std::vector<Row> rows_of(const Options& options, const std::vector<Kernel>& peer
   return rows;
 }
 
+void attempt(Row& row, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Refusal& refusal) {
+    if (refusal.code == Exit::unsupported || refusal.code == Exit::no_memory)
+      row.skip(refusal.code, refusal.what());
+    else
+      row.fail(refusal.code, refusal.what());
+  } catch (const std::bad_alloc&) {
+    row.skip(Exit::no_memory, "out of memory");
+  } catch (const std::exception& fault) {
+    row.fail(Exit::wrong_result, fault.what());
+  }
+}
+
 void attempt(std::vector<Row>& rows, const std::function<void()>& work) {
   if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return row.well(); })) return;
   try {
@@ -84,6 +83,15 @@ void attempt(std::vector<Row>& rows, const std::function<void()>& work) {
     for (Row& row : rows)
       if (row.well()) row.skip(refusal.code, refusal.what());
   }
+}
+
+BlasTerms padded(Shape shape, int pad, Element operands) {
+  const auto ld = [&](int columns) { return std::int64_t{columns} + pad; };
+  return {.lda = ld(shape.K), .ldb = ld(shape.N), .ldc = ld(shape.N), .operands = operands};
+}
+
+BlasTerms terms_of(const Options& options, Shape shape) {
+  return padded(shape, options.pad, options.step->operands);
 }
 
 void check(std::vector<Row>& rows, Backend& backend, Operands& operands, int threads) {
@@ -103,14 +111,16 @@ void check(std::vector<Row>& rows, Backend& backend, Operands& operands, int thr
   }
 }
 
-void check_exact(std::vector<Row>& rows, Backend& backend, int threads) {
-  Operands integers(backend, rows.front().shape, Init::integers);
+void check_exact(std::vector<Row>& rows, Backend& backend, int threads, int pad, Element operands) {
+  const Shape shape = rows.front().shape;
+  Operands integers(backend, shape, Init::integers, padded(shape, pad, operands));
   check(rows, backend, integers, threads);
 }
 
-void count(std::vector<Row>& rows, const std::vector<Step>& steps) {
+void count(std::vector<Row>& rows, const std::vector<Step>& steps, int pad, Element operands) {
   const auto backend = open_backend(Device::emulator);
-  Operands operands(*backend, rows.front().shape, Init::integers);
+  const Shape shape = rows.front().shape;
+  Operands integers(*backend, shape, Init::integers, padded(shape, pad, operands));
   for (Row& row : rows) {
     if (!row.well()) continue;
     for (const Step& step : steps)
@@ -118,7 +128,7 @@ void count(std::vector<Row>& rows, const std::vector<Step>& steps) {
         if (step.device == Device::emulator && step.name == row.step &&
             kernel.name == row.kernel.name)
           attempt(row, [&] {
-            backend->finish(kernel.prepare(operands.problem()));
+            backend->finish(kernel.prepare(integers.problem()));
             row.counts = backend->counts();
           });
   }

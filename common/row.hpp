@@ -34,6 +34,7 @@ struct Row {
   std::optional<Counts> counts{};
   std::optional<Occupancy> occupancy{};  ///< of a GPU's multiprocessor, by the model
   std::vector<double> seconds{};  ///< of one run, an entry for each repetition
+  std::vector<double> peaks{};  ///< FLOP/s of FMAs beside each repetition; empty off the CPU
 
   bool is_peer() const { return step == peer_step; }
   bool well() const { return exit == Exit::ok; }
@@ -46,18 +47,29 @@ struct Row {
 std::vector<Row> rows_of(const Options& options, const std::vector<Kernel>& peers, Shape shape,
                          const Backend& backend);
 
+/// Does `work` on a row; whatever it throws is the row's own trouble.
+void attempt(Row& row, const std::function<void()>& work);
+
 /// Does `work` on the rows. When it throws Refusal for lack of memory, or for a shape that nobody
 /// supports, the rows that were still well are skipped with that reason.
 void attempt(std::vector<Row>& rows, const std::function<void()>& work);
+
+/// Leading dimensions of rows that lie `pad` elements further apart than they are long.
+BlasTerms padded(Shape shape, int pad, Element operands);
+
+/// What the options say of leading dimensions and operands.
+BlasTerms terms_of(const Options& options, Shape shape);
 
 /// Sets up, runs and checks every row that is well on these operands, and keeps what was counted.
 void check(std::vector<Row>& rows, Backend& backend, Operands& operands, int threads);
 
 /// The same on small integers, where every sum is exact and the result must be right to the bit.
-void check_exact(std::vector<Row>& rows, Backend& backend, int threads);
+void check_exact(std::vector<Row>& rows, Backend& backend, int threads, int pad = 0,
+                 Element operands = Element::fp32);
 
 /// Runs the rows of a CPU step once more, as the emulator has them among `steps`, through the
 /// cache simulation.
-void count(std::vector<Row>& rows, const std::vector<Step>& steps);
+void count(std::vector<Row>& rows, const std::vector<Step>& steps, int pad = 0,
+           Element operands = Element::fp32);
 
 }  // namespace gemm

@@ -1,4 +1,5 @@
 // The one main of every step: its kernels have registered themselves, the rest is here.
+#include "common/apart.hpp"
 #include "common/options.hpp"
 #include "common/peers/peers.hpp"
 #include "common/report.hpp"
@@ -13,8 +14,10 @@ int main(int argc, char** argv) {
 
     JsonFile json(options->json);
     const auto backend = open_backend(options->device);
-    const auto peers = find_peers(options->device, options->peers, options->threads);
-    const auto ceilings = [&] { return measure_machine(*backend, options->threads); };
+    const Step& step = *options->step;
+    const auto peers = find_peers(options->device, options->peers, options->threads, step.operands);
+    if (options->seconds_only) return print_repetitions(*options, *backend, peers);
+    const auto ceilings = [&] { return measure_machine(*backend, options->threads, step.peak); };
     Machine machine = options->check_only ? describe_machine(*backend) : ceilings();
     Timer timer(*options, machine, json, ceilings);
     Report report(*options, machine, peers);
@@ -22,15 +25,16 @@ int main(int argc, char** argv) {
     for (const Shape shape : options->shapes) {
       std::vector<Row> rows = rows_of(*options, peers, shape, *backend);
       attempt(rows, [&] {
-        check_exact(rows, *backend, options->threads);
-        Operands operands(*backend, shape, options->init);
+        check_exact(rows, *backend, options->threads, options->pad, step.operands);
+        Operands operands(*backend, shape, options->init, terms_of(*options, shape));
         check(rows, *backend, operands, options->threads);
-        if (options->count) count(rows, steps());
+        if (options->count) count(rows, steps(), options->pad, step.operands);
         if (options->check_only) return;
         timer.measure(rows, *backend, [&](const std::string& doing) { report.progress(doing); });
       });
       report.add(rows);
     }
+    report.close();
     return report.exit_code();
   });
 }

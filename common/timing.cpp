@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "common/apart.hpp"
 #include "common/model/traffic.hpp"
 
 namespace gemm {
@@ -28,15 +30,6 @@ double quantile(const std::vector<double>& sorted, double fraction) {
 std::string name_of(const Row& row) {
   const auto [M, N, K] = row.shape;
   return fmt::format("{}/{}/{}x{}x{}", row.step, row.kernel.name, M, N, K);
-}
-
-// Launches back to back that make one repetition long beside the clock's own error. The run that
-// finds out is the warm-up too.
-int launches_for(const Row& row, Backend& backend, bool cold) {
-  if (backend.device() == Device::emulator) return 1;
-  const double once = backend.seconds(row.run, 1, false);
-  const double wanted = backend.device() == Device::gpu ? 2e-3 : 10e-3;
-  return cold ? 1 : static_cast<int>(std::clamp(std::ceil(wanted / once), 1.0, 1e4));
 }
 
 // Keeps what Google Benchmark measured, and prints nothing.
@@ -86,18 +79,53 @@ double spread(std::vector<double> values) {
   return (quantile(values, 0.75) - quantile(values, 0.25)) / quantile(values, 0.5);
 }
 
+double geometric_mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  double logarithms = 0;
+  for (const double value : values) logarithms += std::log(value);
+  return std::exp(logarithms / static_cast<double>(values.size()));
+}
+
 double flops_per_second(const Row& row) {
   const double seconds = median(row.seconds);
   return seconds > 0 ? flops(row.shape) / seconds : 0;
 }
 
-const Row* fastest_peer(const std::vector<Row>& rows) {
-  const Row* fastest = nullptr;
+std::vector<double> shares_of_peak(const Row& row, const Machine& machine) {
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < row.seconds.size(); ++i)
+    if (const double peak = i < row.peaks.size() ? row.peaks[i] : machine.peak_flops; peak > 0)
+      shares.push_back(flops(row.shape) / row.seconds[i] / peak);
+  return shares;
+}
+
+std::string peer_word(const Row& peer) {
+  std::string word = peer.kernel.name.substr(0, peer.kernel.name.find(' '));
+  for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return word;
+}
+
+std::vector<const Row*> timed_peers(const std::vector<Row>& rows) {
+  std::vector<const Row*> peers;
   for (const Row& row : rows)
-    if (row.is_peer() && row.well() && flops_per_second(row) > 0 &&
-        (!fastest || flops_per_second(row) > flops_per_second(*fastest)))
-      fastest = &row;
-  return fastest;
+    if (row.is_peer() && row.well() && flops_per_second(row) > 0) peers.push_back(&row);
+  return peers;
+}
+
+const Row* fastest_peer(const std::vector<Row>& rows) {
+  const std::vector<const Row*> peers = timed_peers(rows);
+  const auto slower = [](const Row* a, const Row* b) {
+    return flops_per_second(*a) < flops_per_second(*b);
+  };
+  const auto fastest = std::max_element(peers.begin(), peers.end(), slower);
+  return fastest == peers.end() ? nullptr : *fastest;
+}
+
+int launches_for(const Run& run, Backend& backend, bool cold) {
+  if (backend.device() == Device::emulator) return 1;
+  const double once = backend.seconds(run, 1, false);
+  const double wanted = backend.device() == Device::gpu ? 2e-3 : 10e-3;
+  return cold ? 1 : static_cast<int>(std::clamp(std::ceil(wanted / once), 1.0, 1e4));
 }
 
 void raise_ceilings(Machine& machine, const Machine& again) {
@@ -125,8 +153,8 @@ std::string impossible(const Row& row, const Machine& machine) {
   return {};
 }
 
-std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Machine& machine) {
-  std::vector<std::pair<std::string, double>> counters;
+Counters counters_of(const Row& row) {
+  Counters counters;
   const auto add = [&](const std::string& name, auto value) {
     counters.emplace_back(name, static_cast<double>(value));
   };
@@ -135,7 +163,6 @@ std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Ma
   add("M", M), add("N", N), add("K", K);
   add("BM", tile.BM), add("BN", tile.BN), add("BK", tile.BK), add("TM", tile.TM),
       add("TN", tile.TN);
-  add("peak_gflops", machine.peak_flops / 1e9);
   add("compulsory_bytes", compulsory_bytes(row.shape));
   if (row.kernel.traffic) {
     const Traffic traffic = row.kernel.traffic(row.shape);
@@ -173,6 +200,21 @@ std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Ma
   add_requests("shared_store", "_wavefronts", counts.shared_stores);
   add("barriers", counts.barriers);
   return counters;
+}
+
+Counters summary_of(const Row& row, const std::vector<Row>& rows, const Machine& machine) {
+  const std::vector<double> shares = shares_of_peak(row, machine);
+  Counters summary;
+  summary.emplace_back("peak_gflops",
+                       (row.peaks.empty() ? machine.peak_flops : median(row.peaks)) / 1e9);
+  if (!shares.empty()) summary.emplace_back("of_peak", median(shares));
+  if (!row.peaks.empty()) summary.emplace_back("of_peak_spread", spread(shares));
+  for (const Row* peer : timed_peers(rows))
+    summary.emplace_back("ratio_to_" + peer_word(*peer),
+                         flops_per_second(row) / flops_per_second(*peer));
+  if (const Row* peer = fastest_peer(rows))
+    summary.emplace_back("ratio_to_peer", flops_per_second(row) / flops_per_second(*peer));
+  return summary;
 }
 
 JsonFile::JsonFile(std::string path) : path_(std::move(path)), beside_(path_ + ".part") {
@@ -218,8 +260,10 @@ std::vector<std::pair<std::string, std::string>> context_of(const Options& optio
       {"device", name_of(options.device)},
       {"machine", machine.name},
       {"init", name_of(options.init)},
+      {"element", options.step->operands == Element::bf16 ? "bf16" : "fp32"},
       {"cache", options.cold ? "cold" : "warm"},
       {"threads", std::to_string(options.threads)},
+      {"pad", std::to_string(options.pad)},
       {"peak_flops", fmt::format("{}", machine.peak_flops)},
       {"data_sheet_flops", fmt::format("{}", machine.data_sheet_flops)}};
   for (std::size_t i = 0; i < machine.levels.size(); ++i) {
@@ -243,12 +287,29 @@ Timer::Timer(const Options& options, Machine& machine, JsonFile& json,
 
 void Timer::measure(std::vector<Row>& rows, Backend& backend,
                     const std::function<void(const std::string&)>& say) {
+  const bool apart = backend.device() == Device::cpu && options_.threads > 1;
+  std::map<const Row*, std::vector<Repetition>> measured_apart;
+  for (Row& row : rows) {
+    if (!apart || !row.is_peer() || !row.well()) continue;
+    say(fmt::format("measuring {} in a process of its own", name_of(row)));
+    attempt(row, [&] { measured_apart[&row] = measure_apart(options_, row); });
+  }
+
   const Pulse before = read_pulse(backend.device());
+  // The peak beside a repetition, and the seconds that one run takes.
+  const auto repeat = [&](const Row& row, int launches) {
+    if (const auto found = measured_apart.find(&row); found != measured_apart.end())
+      return found->second.at(row.seconds.size());
+    const auto& unit = options_.step->peak;
+    const double peak = unit ? unit(options_.threads) : backend.peak_now(options_.threads);
+    return Repetition{backend.seconds(row.run, launches, options_.cold), peak};
+  };
   std::map<std::string, Row*> registered;
   for (Row& row : rows) {
     if (!row.well()) continue;
     say("calibrating " + name_of(row));
-    const int launches = launches_for(row, backend, options_.cold);
+    const int launches =
+        measured_apart.contains(&row) ? 0 : launches_for(row.run, backend, options_.cold);
     registered[name_of(row)] = &row;
     benchmark::RegisterBenchmark(
         name_of(row).c_str(),
@@ -256,7 +317,10 @@ void Timer::measure(std::vector<Row>& rows, Backend& backend,
           say(fmt::format("measuring {}, repetition {}", name_of(row), row.seconds.size() + 1));
           for (auto _ : state) {
             try {
-              row.seconds.push_back(backend.seconds(row.run, launches, options_.cold));
+              const auto [seconds, peak] = repeat(row, launches);
+              row.seconds.push_back(seconds);
+              if (peak > 0) row.peaks.push_back(peak);
+              machine_.peak_flops = std::max(machine_.peak_flops, peak);
               state.SetIterationTime(row.seconds.back());
             } catch (const Refusal& refusal) {
               row.fail(refusal.code, refusal.what());
@@ -266,7 +330,8 @@ void Timer::measure(std::vector<Row>& rows, Backend& backend,
           }
           if (backend.device() != Device::emulator)
             state.counters["gflops"] = flops(row.shape) / row.seconds.back() / 1e9;
-          for (const auto& [name, value] : counters_of(row, machine_)) state.counters[name] = value;
+          for (const auto& [name, value] : counters_of(row)) state.counters[name] = value;
+          state.counters["pad"] = options_.pad;
           state.SetLabel(label_of(row));
         })
         ->UseManualTime()
@@ -290,7 +355,6 @@ void Timer::measure(std::vector<Row>& rows, Backend& backend,
     if (const std::string why = impossible(row, machine_); row.well() && !why.empty())
       row.fail(Exit::impossible_rate, why);
 
-  const Row* peer = fastest_peer(rows);
   JsonFile::Runs records;
   for (auto& run : collector.runs) {
     const Row& row = *registered.at(run.run_name.function_name);
@@ -298,7 +362,7 @@ void Timer::measure(std::vector<Row>& rows, Backend& backend,
     // The coefficient of variation of a counter that is 0 is 0 / 0, which JSON cannot hold.
     std::erase_if(run.counters,
                   [](const auto& counter) { return std::isnan(counter.second.value); });
-    if (peer) run.counters["ratio_to_peer"] = flops_per_second(row) / flops_per_second(*peer);
+    for (const auto& [name, value] : summary_of(row, rows, machine_)) run.counters[name] = value;
     const auto sensed = [&](const char* name, double value) {
       if (value > 0) run.counters[name] = value;
     };

@@ -21,8 +21,21 @@ double median(std::vector<double> values);
 /// Distance between the quartiles, as a fraction of the median; 0 of fewer than two values.
 double spread(std::vector<double> values);
 
+/// Of positive values; 0 of none.
+double geometric_mean(const std::vector<double>& values);
+
 /// 2MNK over the median time; 0 of a row that was not timed.
 double flops_per_second(const Row& row);
+
+/// The rate of each repetition over the peak: the one measured beside it, or the machine's where
+/// none was. Empty where there is no peak.
+std::vector<double> shares_of_peak(const Row& row, const Machine& machine);
+
+/// The word that --peer knows a peer by: "openblas" for "OpenBLAS 0.3.21 Zen, 1 thread".
+std::string peer_word(const Row& peer);
+
+/// The peers of a table that are well and were timed.
+std::vector<const Row*> timed_peers(const std::vector<Row>& rows);
 
 /// The fastest peer of a table, or null.
 const Row* fastest_peer(const std::vector<Row>& rows);
@@ -31,12 +44,21 @@ const Row* fastest_peer(const std::vector<Row>& rows);
 /// or bytes that no cache can have held faster than memory was seen to give them, by more than 5 %.
 std::string impossible(const Row& row, const Machine& machine);
 
+/// Launches back to back that make one repetition long beside the clock's own error. The run that
+/// finds out is the warm-up too.
+int launches_for(const Run& run, Backend& backend, bool cold);
+
 /// Keeps the higher of two measurements of every ceiling.
 void raise_ceilings(Machine& machine, const Machine& again);
 
-/// Everything a result says of a row besides its time, by name; README and plots use the same
+using Counters = std::vector<std::pair<std::string, double>>;
+
+/// Everything that is known of a row besides its time, by name; README and plots use the same
 /// names.
-std::vector<std::pair<std::string, double>> counters_of(const Row& row, const Machine& machine);
+Counters counters_of(const Row& row);
+
+/// What the repetitions of a row come to beside the peak and beside the peers among `rows`.
+Counters summary_of(const Row& row, const std::vector<Row>& rows, const Machine& machine);
 
 /// Results in Google Benchmark's JSON. The file is written whole after every shape, beside its
 /// place, and then moved there: an interrupt loses nothing that was measured.

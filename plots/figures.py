@@ -6,9 +6,21 @@ import math
 from functools import partial
 from typing import Iterator
 
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from results import Missing, Results, Row, device_of, show_shape, steps_of, title_of
+from results import (
+    BLOCKS,
+    PEER,
+    Missing,
+    Results,
+    Row,
+    device_of,
+    label_of,
+    show_shape,
+    steps_of,
+    title_of,
+)
 from style import (
     COLOURS,
     DASHES,
@@ -27,6 +39,7 @@ from style import (
 
 TILED_CPU = "03_cpu_square_tiling"
 LAYOUTS = "12_gpu_shared_layout"
+REGISTERS, PACKED = "05_cpu_register_tiling", "06_cpu_packed"
 DEVICE_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 PEAK_LINE = {"color": "black", "linewidth": 1.1, "linestyle": (0, (4, 2))}
 
@@ -45,6 +58,8 @@ def catalogue(results: Results) -> Iterator[tuple]:
             yield f"wavefronts_{step[:2]}", partial(wavefronts, results)
     yield "predicted_counted", partial(predicted_counted, results)
     yield "misses", partial(misses, results)
+    for draw in (goto_picture, cpu_sizes, cpu_padding, cpu_ablation, cpu_blocking, cpu_threads):
+        yield draw.__name__, partial(draw, results)
 
 
 def log_axis(axis, low: float, high: float) -> None:
@@ -76,17 +91,16 @@ def bars_of_rates(ax, rows: list, labels: list, results: Results, extra: list) -
     The numbers stand in columns to the right: rate, share of the peak, ratio to the peer, then
     `extra`: (header, texts) each.
     """
-    machine = rows[0].machine
     peers = [results.peer_of(row) for row in rows]
     rates = [row.gflops for row in rows + [peer for peer in peers if peer]]
     unit, unit_name = rate_unit(max(rates))
-    peak = machine.peak_flops / 1e9 / unit
+    peak = max(row.machine.peak_flops for row in rows) / 1e9 / unit
     ax.barh(
         range(len(rows)),
         [row.gflops / unit for row in rows],
         height=0.66,
-        color=[step_style(row.step)["color"] for row in rows],
-        edgecolor="black",
+        color=[step_style(row.step)["color"] if is_fp32(row) else "white" for row in rows],
+        edgecolor=["black" if is_fp32(row) else step_style(row.step)["color"] for row in rows],
         linewidth=0.6,
         hatch=[HATCHES[place % len(HATCHES)] for place in range(len(rows))],
     )
@@ -101,7 +115,8 @@ def bars_of_rates(ax, rows: list, labels: list, results: Results, extra: list) -
     )
     columns = [(unit_name, [significant(row.gflops / unit) for row in rows])]
     if peak:
-        columns.append(("% of peak", [significant(100 * row.gflops / unit / peak, 2) for row in rows]))
+        shares = [significant(100 * row.of_peak, 2) if row.of_peak else "" for row in rows]
+        columns.append(("% of peak", shares))
         ax.axvline(peak, label="FMA peak, measured", **PEAK_LINE)
     known = [(peer.gflops / unit, place) for place, peer in enumerate(peers) if peer]
     if known:
@@ -119,6 +134,10 @@ def bars_of_rates(ax, rows: list, labels: list, results: Results, extra: list) -
     legend_below(ax.figure, [ax])
 
 
+def is_fp32(row: Row) -> bool:
+    return row.element == "fp32"
+
+
 def write_column(ax, offset: float, header: str, texts: list) -> None:
     """Right-aligned texts beside the rows of a bar chart, `offset` points right of the axes."""
     look = {"textcoords": "offset points", "ha": "right", "fontsize": 7.5}
@@ -132,13 +151,16 @@ def ladder(results: Results, device: str):
     rows = results.best_rows(device)
     main = results.main_shape(device)
     labels = [
-        title_of(row.step) + ("" if row.shape == main else f"\n({show_shape(row.shape)})")
+        label_of(row) + ("" if row.shape == main else f"\n({show_shape(row.shape)})")
         for row in rows
     ]
     figure, ax = new_figure(0.38 * len(rows) + 1.0)
     bars_of_rates(ax, rows, labels, results, [])
     ax.set_title(f"Every step's best row on the {DEVICE_NAMES[device]}", pad=16)
-    return figure, caption_of(rows, f"C = A B in fp32, {show_shape(main)}")
+    note = f"C = A B in fp32, {show_shape(main)}"
+    if not all(map(is_fp32, rows)):
+        note += ". Hollow: operands in BF16, with a peak of their own"
+    return figure, caption_of(rows, note)
 
 
 def tiles(results: Results, step: str):
@@ -147,7 +169,7 @@ def tiles(results: Results, step: str):
     if not timed:
         raise Missing(f"{step} was not timed on a {DEVICE_NAMES[device]}")
     shape = results.best(step, device).shape
-    rows = [row for row in timed if row.shape == shape]
+    rows = [row for row in timed if row.shape == shape and not BLOCKS.fullmatch(row.kernel)]
     extra = []
     if any(row.get("registers") for row in rows):
         extra.append(("registers", [f"{row.get('registers') or 0:.0f}" for row in rows]))
@@ -187,7 +209,7 @@ def rate_against_size(results: Results, device: str):
                     capsize=2,
                     **{**style, **look},
                 )
-        ends.append((rows[-1].shape[0], rows[-1].gflops / unit, title_of(step), style["color"]))
+        ends.append((rows[-1].shape[0], rows[-1].gflops / unit, label_of(rows[-1]), style["color"]))
     peers = {row.shape[0]: peer for row in drawn if (peer := results.peer_of(row))}
     if peers:
         curve = [(n, peers[n].gflops / unit) for n in sorted(peers) if n % 8 == 0]
@@ -237,9 +259,10 @@ def apart(values: list, ratio: float) -> list:
 
 
 def roofline(results: Results, device: str):
-    rows = results.best_rows(device)
-    machine = rows[-1].machine
-    if not machine.peak_flops or not any(level.bytes_per_second for level in machine.levels):
+    rows = [row for row in results.best_rows(device) if is_fp32(row)]
+    machine = max((row.machine for row in rows), key=lambda m: m.peak_flops, default=None)
+    measured = machine and machine.peak_flops
+    if not measured or not any(level.bytes_per_second for level in machine.levels):
         raise Missing("the ceilings (FMA peak, bandwidths) are not in the results' context")
     on_chip = [level for level in machine.levels if level.name.lower().startswith("shared")]
     panels = [("global", [level for level in machine.levels if level not in on_chip])]
@@ -567,3 +590,344 @@ def misses(results: Results):
 
 def power_of_two(number: int) -> bool:
     return number & (number - 1) == 0
+
+
+def fastest(rows: list) -> list:
+    """The fastest of the rows at each size, by size."""
+    best: dict = {}
+    for row in rows:
+        n = row.shape[0]
+        if n not in best or row.gflops > best[n].gflops:
+            best[n] = row
+    return [best[n] for n in sorted(best)]
+
+
+def square_rows(rows: list, step: str) -> list:
+    square = [row for row in rows if row.step == step and row.timed and row.device == "cpu"]
+    return [row for row in square if len(set(row.shape)) == 1 and row.complete]
+
+
+def library_of(peer: Row) -> str:
+    """ "OpenBLAS 0.3.21 Zen, 1 thread" -> "OpenBLAS 0.3.21 Zen": the same at every thread count."""
+    return peer.kernel.split(",")[0]
+
+
+def beside(rows: list, peers: list) -> dict:
+    """The peers that ran in the files of these rows at their sizes, by library."""
+    machines = {id(row.machine) for row in rows}
+    sizes = {row.shape for row in rows}
+    libraries: dict = {}
+    for peer in peers:
+        if id(peer.machine) in machines and peer.shape in sizes:
+            libraries.setdefault(library_of(peer), []).append(peer)
+    return {name: libraries[name] for name in sorted(libraries)}
+
+
+def library_style(place: int) -> dict:
+    return {"color": (GREY, "black", COLOURS[4], COLOURS[5])[place % 4], "markeredgewidth": 0.6}
+
+
+def near_power(n: int) -> int:
+    """-1 for one less than a power of two, 1 for one more, else 0; below 16 nothing is near."""
+    return (power_of_two(n - 1) - power_of_two(n + 1)) if n > 16 else 0
+
+
+def cpu_sizes(results: Results):
+    """Step 06 and the libraries against n: rate above, share of the peak below."""
+    ours = fastest(square_rows(results.rows, PACKED))
+    if len(ours) < 2:
+        raise Missing(f"{PACKED} was timed at {len(ours)} square sizes; a curve needs two")
+    curves = [(label_of(ours[0]), ours, step_style(PACKED))]
+    libraries = beside(square_rows(results.rows, PACKED), square_rows(results.rows, PEER))
+    for place, (name, rows) in enumerate(libraries.items()):
+        curves.append((name, fastest(rows), library_style(place)))
+    figure, axes = new_figure(5.6, (2, 1), sharex=True)
+    values = (lambda row: row.gflops, lambda row: 100 * row.of_peak if row.of_peak else math.nan)
+    for ax, value in zip(axes, values):
+        for name, rows, style in curves:
+            look = {"color": style["color"], "markeredgecolor": "black", "markeredgewidth": 0.5}
+            far = [row for row in rows if not near_power(row.shape[0])]
+            ax.plot(
+                [row.shape[0] for row in far],
+                [value(row) for row in far],
+                marker="o",
+                markersize=4,
+                label=name,
+                **look,
+            )
+            for side, marker in ((-1, "<"), (1, ">")):
+                near = [row for row in rows if near_power(row.shape[0]) == side]
+                ax.plot(
+                    [row.shape[0] * 1.035**side for row in near],
+                    [value(row) for row in near],
+                    marker,
+                    markersize=5,
+                    **{**look, "markerfacecolor": "white", "markeredgecolor": style["color"]},
+                )
+        ax.set_ylim(bottom=0)
+    sizes = [row.shape[0] for row in ours if not near_power(row.shape[0])]
+    sizes = sizes or [row.shape[0] for row in ours]
+    number_axis(axes[1].xaxis, apart(sizes, max(1.01, (sizes[-1] / sizes[0]) ** 0.06)), "{:.0f}")
+    axes[0].set_ylabel("CPU rate (GFLOP/s)")
+    axes[0].set_title("Step 06 and the libraries, by size")
+    axes[1].set_ylabel("% of FMA peak")
+    axes[1].set_xlabel("M = N = K (elements)")
+    legend_below(figure, [axes[0]])
+    note = "Triangles, drawn to the left and right: one less and one more than a power of two"
+    return figure, caption_of([row for _, rows, _ in curves for row in rows], note, bars=False)
+
+
+def cpu_padding(results: Results):
+    """Steps 05 and 06 with rows as long as they are, and with gaps between them."""
+    figure, ax = new_figure(3.9)
+    drawn: list = []
+    for step in (REGISTERS, PACKED):
+        padded = square_rows([row for row in results.variants if row.threads == 1], step)
+        dense = fastest(square_rows(results.rows, step))
+        if not padded or not dense:
+            continue
+        sizes = {row.shape[0] for row in padded}
+        dense = [row for row in dense if row.shape[0] in sizes]
+        for place, pad in enumerate([0] + sorted({row.pad for row in padded})):
+            rows = fastest([row for row in padded if row.pad == pad]) if pad else dense
+            drawn += rows
+            hollow = {"markerfacecolor": "white"} if pad else {}
+            ax.plot(
+                [row.shape[0] for row in rows],
+                [row.gflops for row in rows],
+                linestyle=DASHES[place % len(DASHES)],
+                label=f"{title_of(step)}, ld = n" + (f" + {pad}" if pad else ""),
+                **{**step_style(step), **hollow},
+            )
+    if not drawn:
+        raise Missing(f"neither {REGISTERS} nor {PACKED} was timed both without and with --pad")
+    sizes = sorted({row.shape[0] for row in drawn})
+    number_axis(ax.xaxis, apart(sizes, max(1.01, (sizes[-1] / sizes[0]) ** 0.06)), "{:.0f}")
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("M = N = K (elements)")
+    ax.set_ylabel("CPU rate (GFLOP/s)")
+    ax.set_title("Rows side by side, and with gaps between them")
+    legend_below(figure, [ax])
+    note = "ld: elements from one row of A, B or C to the next"
+    return figure, caption_of(drawn, note, bars=False)
+
+
+def goto_picture(results: Results):
+    """Which part of A, B and C stays where, with the numbers of step 06 on this machine."""
+    rows = [row for row in packed_rows(results) if row.kernel == "complete" and row.get("BK")]
+    if not rows:
+        raise Missing(f'{PACKED} was not timed with its row "complete"')
+    row = rows[-1]
+    KC, NC, MR, NR = (int(row.get(name)) for name in ("BK", "BN", "TM", "TN"))
+    sizes = {level.name: level.bytes for level in row.machine.levels}
+    if not {"L1", "L2"} <= sizes.keys():
+        raise Missing("the sizes of L1 and L2 are not in the results' context")
+    figure, ax = new_figure(4.3)
+    ax.set_axis_off()
+    ax.set_xlim(0, 100)
+    ax.set_ylim(0, 58)
+    blue, orange, green = COLOURS[:3]  # B, A, C
+
+    def box(x, y, width, height, colour, alpha=0.12, line=1.0):
+        look = {"edgecolor": "black", "linewidth": line}
+        ax.add_patch(Rectangle((x, y), width, height, facecolor="none", **look))
+        ax.add_patch(Rectangle((x, y), width, height, facecolor=colour, alpha=alpha))
+
+    def word(x, y, text, **look):
+        ax.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": 7.5, **look})
+
+    def arrow(start, end, style="-|>", bend=0.0):
+        look = {"arrowstyle": style, "color": "black", "shrinkA": 1, "shrinkB": 1, "linewidth": 1.1}
+        ax.annotate("", end, start, arrowprops={**look, "connectionstyle": f"arc3,rad={bend}"})
+
+    titles = {
+        0: "memory",
+        41: f"L2, {show_size(sizes['L2'])}",
+        62: f"L1, {show_size(sizes['L1'])}",
+        82: "registers",
+    }
+    for x, title in titles.items():
+        width = {0: 38, 41: 18}.get(x, 17)
+        box(x, 0, width, 53, GREY, alpha=0.06, line=0.6)
+        word(x + width / 2, 55.5, title, fontweight="bold", fontsize=8.5)
+
+    # Memory: B above C, A to the left of C.
+    box(16, 29, 20, 20, blue)
+    word(26, 51, "B   K x N")
+    box(20, 39, 5, 6, blue, 0.8)
+    word(19.5, 42, "KC", ha="right", fontsize=6.5)
+    word(22.5, 46.3, "NC", fontsize=6.5)
+    box(1.5, 3, 13, 20, orange)
+    word(8, 25, "A   M x K")
+    box(5, 13, 5, 1.6, orange, 0.8)
+    word(4.6, 13.8, "MR", ha="right", fontsize=6.5)
+    word(7.5, 16, "KC", fontsize=6.5)
+    box(16, 3, 20, 20, green)
+    word(30, 25, "C   M x N")
+    box(22, 13, 2, 1.6, green, 0.9)
+    word(21.6, 13.8, "MR", ha="right", fontsize=6.5)
+    word(23, 16, "NR", fontsize=6.5)
+
+    # L2: the packed block, panel beside panel.
+    panels = max(1, NC // NR)
+    box(44, 33, 12, 13, blue, 0.35)
+    for panel in range(1, panels):
+        ax.plot([44 + 12 * panel / panels] * 2, [33, 46], color="black", linewidth=0.5)
+    box(44, 33, 12 / panels, 13, blue, 0.8)
+    word(50, 48.5, f"block of B, packed:\n{panels} panels of {NR} columns")
+    word(50, 29, f"KC x NC = {KC} x {NC}\n{show_size(4 * KC * NC)}, {share(KC * NC, sizes['L2'])}")
+
+    # L1: the strip of A, in place.
+    box(63.5, 13, 14, 1.6, orange, 0.8)
+    word(70.5, 17.5, "strip of A, in place")
+    word(70.5, 9, f"MR x KC = {MR} x {KC}\n{show_size(4 * MR * KC)}, {share(MR * KC, sizes['L1'])}")
+    word(70.5, 43, f"panels of B\nstream through:\n{4 / MR:.2f} bytes an FMA", fontsize=7)
+
+    # Registers: the tile, with a row of B above and an element of A beside it.
+    box(85.5, 20, 11, 1.6, blue, 0.8)
+    word(91, 23.8, f"a row of {NR} of B")
+    box(85.5, 10, 11, 8, green, 0.5)
+    word(91, 14, f"{MR} x {NR}\nsums", fontsize=7)
+    box(83.4, 15.6, 1.2, 1.6, orange, 0.8)
+    word(90.5, 6, f"MR x NR = {MR} x {NR}\n{loads_per_fma(MR, NR)}", fontsize=7)
+
+    arrow((25, 42), (44, 39.5))
+    word(31, 44, "copied once", fontsize=7)
+    arrow((56, 39.5), (85.5, 20.8))
+    arrow((77.5, 13.8), (83.4, 16.4))
+    arrow((10, 13.2), (63.5, 13.2), bend=0.32)
+    word(50, 12, f"fetched for each\n{NC} columns", fontsize=7)
+    arrow((24, 14.3), (85.5, 17.5), style="<|-|>", bend=-0.14)
+    word(50, 23.5, f"added to once for each\n{KC} of K", fontsize=7)
+    ax.set_title("Step 06: what stays where, and how large it is here")
+    return figure, caption_of([row], "Rectangles are not to scale", counted=True)
+
+
+def show_size(size: float) -> str:
+    return f"{size / 2**20:g} MiB" if size >= 2**20 else f"{size / 2**10:g} KiB"
+
+
+def share(floats: int, of: float) -> str:
+    return f"{400 * floats / of:.0f} % of it"
+
+
+def loads_per_fma(MR: int, NR: int) -> str:
+    return f"{MR + NR} floats for {MR * NR} FMAs"
+
+
+def of_the_largest(rows: list) -> list:
+    """The rows of the shape with the most work."""
+    largest = max(row.flops for row in rows)
+    return [row for row in rows if row.flops == largest]
+
+
+def packed_rows(results: Results) -> list:
+    return [row for row in results.timed("cpu") if row.step == PACKED]
+
+
+def cpu_ablation(results: Results):
+    """Step 06 without one of its parts at a time, relative to the whole."""
+    every = packed_rows(results)
+    whole = {row.shape: row for row in every if row.kernel == "complete"}
+    rows = [r for r in every if r.kernel.startswith("without ") and r.shape in whole]
+    if not rows:
+        raise Missing(f'{PACKED} was not timed with its rows "complete" and "without .."')
+    shapes = sorted({row.shape for row in rows}, key=math.prod)[-2:]
+    rows = [row for row in rows if row.shape in shapes]
+    names = list(dict.fromkeys(row.kernel for row in rows))
+    figure, ax = new_figure(0.3 * len(shapes) * len(names) + 1.0)
+    height = 0.8 / len(shapes)
+    for series, shape in enumerate(shapes):
+        there = {row.kernel: row for row in rows if row.shape == shape}
+        places = [names.index(name) + (series - (len(shapes) - 1) / 2) * height for name in there]
+        ratios = [row.over(whole[shape]) for row in there.values()]
+        ax.barh(
+            places,
+            ratios,
+            height=height,
+            color=COLOURS[series],
+            edgecolor="black",
+            linewidth=0.6,
+            hatch=HATCHES[series],
+            label=show_shape(shape),
+        )
+        for place, ratio in zip(places, ratios):
+            look = {"textcoords": "offset points", "va": "center", "fontsize": 7.5}
+            ax.annotate(f"{ratio:.2f}", (ratio, place), xytext=(3, 0), **look)
+    ax.axvline(1, **PEAK_LINE)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.set_xlim(left=0)
+    ax.margins(x=0.1)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("rate, relative to the complete step")
+    ax.set_title("Step 06 without one of its parts")
+    legend_below(figure, [ax])
+    return figure, caption_of(rows, "Dashed: the complete step", bars=False)
+
+
+def cpu_blocking(results: Results):
+    """Step 06: the rate for each pair of block sizes KC and NC."""
+    rows = [row for row in packed_rows(results) if BLOCKS.fullmatch(row.kernel)]
+    if not rows:
+        raise Missing(f'{PACKED} was not timed with rows like "KC=512 NC=256"')
+    rows = of_the_largest(rows)
+    rates = {tuple(map(int, BLOCKS.fullmatch(row.kernel).groups())): row.gflops for row in rows}
+    depths = sorted({KC for KC, _ in rates})
+    widths = sorted({NC for _, NC in rates})
+    grid = [[rates.get((KC, NC), math.nan) for NC in widths] for KC in depths]
+    figure, ax = new_figure(0.42 * len(depths) + 1.4)
+    image = ax.imshow(grid, origin="lower", aspect="auto", cmap="cividis")
+    middle = (min(rates.values()) + max(rates.values())) / 2
+    for y, KC in enumerate(depths):
+        for x, NC in enumerate(widths):
+            if (KC, NC) in rates:
+                rate = rates[KC, NC]
+                look = {"ha": "center", "va": "center", "fontsize": 7.5}
+                look["color"] = "white" if rate < middle else "black"
+                ax.text(x, y, significant(rate), **look)
+    ax.set_xticks(range(len(widths)), widths)
+    ax.set_yticks(range(len(depths)), depths)
+    ax.grid(visible=False)
+    ax.set_xlabel("NC, columns of a block of B")
+    ax.set_ylabel("KC, depth of a block")
+    ax.set_title("Step 06: the size of its blocks")
+    figure.colorbar(image, ax=ax, label="GFLOP/s")
+    return figure, caption_of(rows, f"C = A B in fp32, {show_shape(rows[0].shape)}", bars=False)
+
+
+def cpu_threads(results: Results):
+    """Speed-up of step 06 and of the libraries with the threads, each over itself on one."""
+    dense = [row for row in results.rows + results.variants if row.pad == 0]
+    several = [row for row in square_rows(dense, PACKED) if row.threads > 1]
+    alone = {row.shape for row in square_rows(dense, PACKED) if row.threads == 1}
+    several = [row for row in several if row.shape in alone]
+    if not several:
+        raise Missing(f"no size of {PACKED} was timed on one and on several threads")
+    shape = max(row.shape for row in several)
+    ours = [row for row in square_rows(dense, PACKED) if row.shape == shape]
+    curves = [(title_of(PACKED), ours, step_style(PACKED))]
+    for place, (name, rows) in enumerate(beside(ours, square_rows(dense, PEER)).items()):
+        curves.append((name, rows, {**library_style(place), "marker": "d"}))
+    figure, ax = new_figure(3.9)
+    drawn: list = []
+    for name, rows, style in curves:
+        best = {
+            t: max((row for row in rows if row.threads == t), key=lambda row: row.gflops)
+            for t in sorted({row.threads for row in rows})
+        }
+        if 1 not in best or len(best) < 2:
+            continue
+        drawn += best.values()
+        speed_up = [row.gflops / best[1].gflops for row in best.values()]
+        ax.plot(list(best), speed_up, label=name, **style)
+    most = max(row.threads for row in drawn)
+    ax.plot([1, most], [1, most], label="one for one", **PEAK_LINE)
+    threads = sorted({row.threads for row in drawn})
+    number_axis(ax.xaxis, threads, "{:.0f}")
+    number_axis(ax.yaxis, threads, "{:.0f}")
+    ax.set_xlabel("threads")
+    ax.set_ylabel("rate over that on one thread")
+    ax.set_title("Speed-up with the threads")
+    legend_below(figure, [ax])
+    return figure, caption_of(drawn, f"C = A B in fp32, {show_shape(shape)}", bars=False)

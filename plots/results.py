@@ -13,6 +13,7 @@ from typing import Callable, Iterable, Optional
 Shape = tuple  # (M, N, K)
 
 NAME = re.compile(r"^(?P<step>[^/]+)/(?P<kernel>.+?)/(?P<M>\d+)x(?P<N>\d+)x(?P<K>\d+)(?:/|$)")
+BLOCKS = re.compile(r"KC=(\d+) NC=(\d+)")
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 PEER = "peer"
 DEVICES = ("cpu", "gpu", "emulator")
@@ -65,8 +66,53 @@ class Row:
         return self.machine.device
 
     @property
+    def element(self) -> str:
+        """The format of the operands, "fp32" or "bf16"."""
+        return self.machine.facts.get("element", "fp32")
+
+    @property
+    def pad(self) -> int:
+        """Elements between the end of a row of A, B or C and the next one."""
+        return int(self.machine.facts.get("pad", 0))
+
+    @property
+    def threads(self) -> int:
+        """CPU threads that it ran on; what feeds another device does not count."""
+        return int(self.machine.facts.get("threads", 1)) if self.device == "cpu" else 1
+
+    @property
+    def plain(self) -> bool:
+        """Run as the course runs every step: on one thread, with dense rows."""
+        return self.pad == 0 and self.threads == 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is its step as it is meant: with all parts, and the blocks of the model."""
+        return not self.kernel.startswith("without ") and not BLOCKS.fullmatch(self.kernel)
+
+    @property
+    def settings(self) -> tuple:
+        """What two rows must share, besides shape and device, to be compared."""
+        return self.element, self.pad, self.threads
+
+    @property
     def gflops(self) -> float:
         return statistics.median(self.rates)
+
+    @property
+    def of_peak(self) -> Optional[float]:
+        """The share of the FMA peak: of the one beside each repetition, where it was measured."""
+        peak = self.machine.peak_flops
+        return self.get("of_peak") or (1e9 * self.gflops / peak if peak else None)
+
+    def over(self, other: "Row") -> float:
+        """Its rate over another's; of runs at different times, its share of the peak over theirs.
+
+        In between, the clock may have changed.
+        """
+        if self.machine is not other.machine and self.of_peak and other.of_peak:
+            return self.of_peak / other.of_peak
+        return self.gflops / other.gflops
 
     @property
     def spread(self) -> tuple:
@@ -106,7 +152,10 @@ class Row:
 
 
 class Results:
-    """Every row of a directory of result files. `problems` names what could not be read."""
+    """Every row of a directory of result files. `problems` names what could not be read.
+
+    `rows` are the plain ones; `variants` ran on several threads or with padded rows.
+    """
 
     def __init__(self, directory: Path):
         self.problems: list = []
@@ -116,7 +165,9 @@ class Results:
                 rows += read_file(path)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 self.problems.append(f"{path.name}: {type(error).__name__}: {error}")
-        self.rows = merge_files(rows)
+        merged = merge_files(rows)
+        self.rows = [row for row in merged if row.plain]
+        self.variants = [row for row in merged if not row.plain]
         if not rows:
             self.problems.append(f"{directory}: no result rows in *.json")
 
@@ -132,9 +183,10 @@ class Results:
 
     def peer_of(self, row: Row) -> Optional[Row]:
         """The fastest peer that ran at this row's shape on this row's device."""
-        peers = [r for r in self.rows if r.step == PEER and r.timed]
+        peers = [r for r in self.rows + self.variants if r.step == PEER and r.timed]
         peers = [r for r in peers if r.shape == row.shape and r.device == row.device]
         same_run = [r for r in peers if r.machine is row.machine]
+        peers = [r for r in peers if r.settings == row.settings]
         return max(same_run or peers, key=lambda r: r.gflops, default=None)
 
     def x_peer(self, row: Row) -> Optional[float]:
@@ -156,9 +208,9 @@ class Results:
         return max(shapes, key=lambda shape: (len(shapes[shape]), shape == spoken_of, shape))
 
     def best(self, step: str, device: Optional[str] = None, shape: Optional[Shape] = None) -> Row:
-        """The fastest row of a step: at `shape`, else at the main shape, else anywhere."""
+        """The fastest complete row of a step: at `shape`, else at the main shape, else anywhere."""
         device = device or device_of(step)
-        rows = [row for row in self.timed(device) if row.step == step]
+        rows = [row for row in self.timed(device) if row.step == step and row.complete]
         wanted = shape or self.main_shape(device)
         there = [row for row in rows if row.shape == wanted]
         if not there and shape is None and rows:
@@ -182,6 +234,10 @@ def title_of(step: str) -> str:
     """ "09_gpu_square_tiling" -> "09 square tiling" """
     words = [word for word in step.split("_") if word not in ("cpu", "gpu")]
     return " ".join(words)
+
+
+def label_of(row: Row) -> str:
+    return title_of(row.step) + ("" if row.element == "fp32" else f" ({row.element.upper()})")
 
 
 def steps_of(rows: Iterable[Row]) -> list:
@@ -242,14 +298,16 @@ def read_file(path: Path) -> list:
 
 
 def merge_files(rows: list) -> list:
-    """One row per step, kernel, shape and device, of all files: one may time it, another count it.
+    """One row per step, kernel, shape, device, padding and threads, of all files.
+
+    One may time it, another count it.
 
     The file with more repetitions gives the times. Peers stay with the file they ran in.
     """
     kept: dict = {}
     for row in rows:
         own = id(row.machine) if row.step == PEER else row.device
-        key = (row.step, row.kernel, row.shape, own)
+        key = (row.step, row.kernel, row.shape, own, row.settings)
         before = kept.get(key)
         if before is None:
             kept[key] = row

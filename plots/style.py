@@ -107,10 +107,10 @@ def spread_out(positions: list, gap: float) -> list:
     return moved
 
 
-def caption_of(rows: Iterable, note: str = "", counted: bool = False) -> str:
+def caption_of(rows: Iterable, note: str = "", counted: bool = False, bars: bool = True) -> str:
     """What is shown, the machine and the date: what a reader needs to judge the figure alone.
 
-    counted: the figure shows counts, which repetitions do not change.
+    counted: the figure shows counts, which repetitions do not change. bars: it has error bars.
     """
     rows = list(rows)
     machines = list({id(row.machine): row.machine for row in rows}.values())
@@ -123,7 +123,8 @@ def caption_of(rows: Iterable, note: str = "", counted: bool = False) -> str:
             words.append(f"{word} {'/'.join(values)}")
     repeats = {len(row.rates) for row in rows if row.timed and not counted}
     if repeats and max(repeats) > 1:
-        words.append(f"medians of {max(repeats)} runs, error bars: slowest and fastest")
+        words.append(f"medians of {max(repeats)} runs")
+        words += ["error bars: slowest and fastest"] if bars else []
     text = ". ".join(part.rstrip(".") for part in (note, ", ".join(words)) if part) + "."
     return text[0].upper() + text[1:]
 

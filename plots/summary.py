@@ -36,7 +36,7 @@ def line_of(results: Results, step: str, device: str, rows: list) -> tuple:
     if row.timed:
         peer = results.peer_of(row)
         rate = f"{row.gflops:.1f}"
-        of_peak = share(row.gflops * 1e9, row.machine.peak_flops)
+        of_peak = share(row.of_peak, 1) if row.of_peak else "-"
         of_peer = share(row.gflops, peer.gflops if peer else 0)
     intensity = row.intensity("global")
     return (

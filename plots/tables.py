@@ -12,21 +12,28 @@ Markers (MACHINE is a directory of plots/reference):
     <!-- generated: misses STEP MACHINE -->                  cache misses, model and simulation
     <!-- generated: counters MACHINE STEP.. -->              what Nsight Compute read off the GPU
     <!-- generated: machine MACHINE -->                      what was measured on, and its ceilings
-    <!-- generated: figure NAME MACHINE "What it shows" -->  one figure, with its alternative text
+    <!-- generated: register_tiles STEP MACHINE -->          CPU register tiles, bounds and rates
+    <!-- generated: parts STEP MACHINE -->                   a step without each of its parts
+    <!-- generated: peers STEP MACHINE -->                   a step over every peer at every shape
+    <!-- generated: figure NAME MACHINE "What it shows" [STEP] -->
+        one figure, with its alternative text; STEP is the one whose result it needs
     ... <!-- end generated -->
 
     <!-- v: MACHINE STEP ROW FIELD [SIZE] -->27.1<!-- /v -->
         ROW: best, peer (the one beside the best row), or a row's "name in quotes".
         FIELD: gflops, tflops, ms, percent_of_peak, x_peer, flop_per_byte, shared_flop_per_byte,
-        compulsory_flop_per_byte, registers, or any counter of the result file.
+        compulsory_flop_per_byte, registers, mean_ratio_to_PEER (geometric, over all shapes of the
+        row), or any counter of the result file.
 
-A marker that cannot be filled is named with page, line and reason, and keeps what it holds.
+Where a step of the course has no result on a machine, tables and values say so. A marker that
+cannot be filled for another reason is named with page and line, and keeps what it holds.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 import os
 import re
 import shlex
@@ -34,7 +41,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from results import Missing, Results, Row, device_of, show_shape, title_of
+from results import PEER, Missing, Results, Row, device_of, show_shape, title_of
 from style import significant
 
 OPEN = re.compile(r"<!-- generated: (?P<words>.+?) -->")
@@ -51,6 +58,15 @@ class Reference:
 
     def directory(self, machine: str) -> Path:
         return self.root / "plots" / "reference" / machine
+
+    def unmeasured(self, words: list) -> str:
+        """Says that a step named in a marker was not run on the machine named there, if so."""
+        sources = {path.stem for path in (self.root / "steps").glob("*.c*")}
+        for machine in (word for word in words if self.directory(word).is_dir()):
+            for step in (word for word in words if word in sources):
+                if not self.results(machine).select(lambda row: row.step == step):
+                    return f"{title_of(step)} was not run on {machine}"
+        return ""
 
     def results(self, machine: str) -> Results:
         if machine not in self.read:
@@ -82,7 +98,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def share_of_peak(row: Row) -> str:
-    return percent(1e9 * row.gflops, row.machine.peak_flops)
+    return percent(row.of_peak, 1) if row.of_peak else ""
 
 
 def show_time(row: Row) -> str:
@@ -214,6 +230,8 @@ def counts_table(reference: Reference, page: Path, step: str, machine: str) -> l
 def misses_table(reference: Reference, page: Path, step: str, machine: str) -> list:
     results = reference.results(machine)
     rows = results.select(lambda r: r.step == step and r.get("simulated_misses_L1") is not None)
+    if not rows and results.select(lambda row: row.step == step):
+        return [f"*{title_of(step)} was not run through the cache simulation on {machine}.*"]
     if not rows:
         raise Missing(f"{step} has no row with simulated misses")
     header = [
@@ -302,7 +320,105 @@ def machine_table(reference: Reference, page: Path, machine: str) -> list:
     return timed_lines(lines, machine)
 
 
-def figure_line(reference: Reference, page: Path, name: str, machine: str, text: str) -> list:
+def register_tiles_table(reference: Reference, page: Path, step: str, machine: str) -> list:
+    """What bounds a register tile, by two loads and two FMAs of 4 clocks each, and its rates."""
+    results = reference.results(machine)
+    rows = square(row for row in results.timed("cpu") if row.step == step)
+    if not rows:
+        raise Missing(f"{step} was not timed on the cpu at a square size")
+    lanes = min(int(row.get("TN")) for row in rows)
+    sizes = sorted({row.shape[0] for row in rows})
+    rates = {(row.kernel, row.shape[0]): row for row in rows}
+    cells = []
+    for kernel in dict.fromkeys(row.kernel for row in rows):
+        some = next(row for row in rows if row.kernel == kernel)
+        MR, NV = int(some.get("TM")), int(some.get("TN")) // lanes
+        sums, loads = MR * NV, (MR + NV) / (MR * NV)
+        tile = f"{MR} x {NV * lanes}" + (" *(spills)*" if kernel.endswith("spills") else "")
+        cells.append([tile, str(sums + NV + 1), str(sums), f"{loads:.2f}"])
+        cells[-1].append(percent(min(1, sums / 8, 1 / loads), 1))
+        at = [rates.get((kernel, size)) for size in sizes]
+        cells[-1] += [f"{show(row.gflops)}, {share_of_peak(row)}" if row else "" for row in at]
+    header = ["tile", "registers", "sums", "loads / FMA", "bound"]
+    header += [f"n = {size}" for size in sizes]
+    return table(header, cells) + ["", provenance(rows, results, "GFLOP/s, and share of the peak")]
+
+
+def square(rows) -> list:
+    return [row for row in rows if len(set(row.shape)) == 1]
+
+
+def parts_table(reference: Reference, page: Path, step: str, machine: str) -> list:
+    """The rate of the complete step by size, and what is left of it without each part."""
+    results = reference.results(machine)
+    rows = square(row for row in results.timed("cpu") if row.step == step)
+    there = {(row.kernel, row.shape[0]): row for row in rows}
+    parts = [name for name in dict.fromkeys(r.kernel for r in rows) if name.startswith("without ")]
+    sizes = sorted({n for name, n in there if name in parts and ("complete", n) in there})
+    if not sizes:
+        raise Missing(f'{step} was not timed with its rows "complete" and "without .."')
+    whole = [there["complete", n] for n in sizes]
+    cells = [["complete, GFLOP/s", *(show(row.gflops) for row in whole)]]
+    for name in parts:
+        found = [there.get((name, n)) for n in sizes]
+        ratios = [row.over(complete) if row else None for row, complete in zip(found, whole)]
+        cells.append([f"{name}, x complete", *map(show, ratios)])
+    header = ["row"] + [f"n = {n}" for n in sizes]
+    return table(header, cells) + ["", provenance(whole, results, "M = N = K = n")]
+
+
+def geometric_mean(values: list) -> float:
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def peers_table(reference: Reference, page: Path, step: str, machine: str) -> list:
+    """The step's fastest complete row over every peer that ran beside it, shape by shape."""
+    results = reference.results(machine)
+    rows = [row for row in results.timed("cpu") if row.step == step and row.complete]
+    shapes = sorted({row.shape for row in rows}, key=lambda s: (len(set(s)) > 1, math.prod(s), s))
+    best = [results.best(step, "cpu", shape) for shape in shapes]
+    best = [row for row in best if ratios_to_peers(row)]
+    words = sorted({word for row in best for word in ratios_to_peers(row)})
+    if not words:
+        raise Missing(f"no peer ran beside {step}")
+    files = {id(row.machine) for row in best}
+    peers = [row.kernel for row in results.rows if row.step == PEER and id(row.machine) in files]
+    called = {name.split()[0].lower(): name.split(",")[0] for name in sorted(peers)}
+    cells = []
+    for row in best:
+        M, N, K = row.shape
+        where = str(M) if M == N == K else f"{M} x {N} x {K}"
+        ratios = [show(ratios_to_peers(row).get(word)) for word in words]
+        cells.append([where, show(row.gflops), share_of_peak(row), *ratios])
+    known = [[r[word] for row in best if word in (r := ratios_to_peers(row))] for word in words]
+    means = [f"**{show(geometric_mean(ratios))}**" for ratios in known]
+    cells.append(["**geometric mean**", "", "", *means])
+    cells.append(["smallest", "", "", *(show(min(ratios)) for ratios in known)])
+    header = ["M x N x K", "GFLOP/s", "of FMA peak"]
+    header += [f"x {called.get(word, word)}" for word in words]
+    what = f"{best[0].kernel}, {len(best)} shapes"
+    machine_of = best[0].machine
+    note = f"*{what}, {machine_of.name}, {machine_of.date}, {len(best[0].rates)} runs, medians.*"
+    return table(header, cells) + ["", note]
+
+
+def ratios_to_peers(row: Row) -> dict:
+    """A row's rate over that of each peer beside it, by the peer's first word: "openblas"."""
+    ratios = {name[9:]: value for name, value in row.counters.items() if name[:9] == "ratio_to_"}
+    ratios.pop("peer", None)
+    return ratios
+
+
+def mean_ratio(row: Row, results: Results, word: str) -> str:
+    """The geometric mean, over all shapes of a row, of its ratio to a peer."""
+    same = results.select(lambda r: r.step == row.step and r.kernel == row.kernel and r.timed)
+    ratios = [ratios_to_peers(r)[word] for r in same if word in ratios_to_peers(r)]
+    return show(geometric_mean(ratios)) if ratios else ""
+
+
+def figure_line(
+    reference: Reference, page: Path, name: str, machine: str, text: str, step: str = ""
+) -> list:
     path = reference.directory(machine) / "figures" / f"{name}.svg"
     if not path.is_file():
         raise Missing(f"{path.relative_to(reference.root)} is not there; draw.py makes it")
@@ -316,6 +432,9 @@ BLOCKS = {
     "misses": misses_table,
     "counters": counters_table,
     "machine": machine_table,
+    "register_tiles": register_tiles_table,
+    "parts": parts_table,
+    "peers": peers_table,
     "figure": figure_line,
 }
 
@@ -334,6 +453,8 @@ FIELDS = {
 
 def block(reference: Reference, page: Path, words: str) -> list:
     kind, *arguments = shlex.split(words)
+    if reason := reference.unmeasured(arguments):
+        return [f"*{reason}.*"]
     if kind not in BLOCKS:
         raise Missing(f"there is no table {kind!r}; there are {', '.join(BLOCKS)}")
     try:
@@ -346,11 +467,16 @@ def value(reference: Reference, words: str) -> str:
     parts = shlex.split(words)
     if len(parts) not in (4, 5):
         raise Missing("a value is MACHINE STEP ROW FIELD [SIZE]")
+    if reference.unmeasured(parts):
+        return "(not run)"
     machine, step, name, field = parts[:4]
     results = reference.results(machine)
     shape = (int(parts[4]),) * 3 if len(parts) == 5 else None
     row = find_row(results, step, name, shape)
-    text = FIELDS[field](row, results) if field in FIELDS else show(row.get(field))
+    if field.startswith("mean_ratio_to_"):
+        text = mean_ratio(row, results, field.removeprefix("mean_ratio_to_"))
+    else:
+        text = FIELDS[field](row, results) if field in FIELDS else show(row.get(field))
     if not text:
         raise Missing(f"{step}, row {row.kernel!r} has no {field}")
     return text

@@ -24,19 +24,26 @@ Step step(Device device, std::vector<int> sizes = {}) {
           .sizes = std::move(sizes)};
 }
 
+Step take_home() {
+  Step whole = step(Device::cpu);
+  whole.whole_contract = true;
+  return whole;
+}
+
 const std::vector<Step> cpu_step = {step(Device::cpu), step(Device::emulator)};
 const std::vector<Step> gpu_step = {step(Device::gpu), step(Device::emulator)};
+const std::vector<Step> whole_step = {take_home()};
 const std::vector<Step> emulated_step = {step(Device::emulator)};
 
 const auto gpu_is_there = [] { return true; };
 const auto gpu_is_missing = [] { return false; };
 
+using Shapes = std::vector<Shape>;
+
 Options read(const std::vector<std::string>& arguments, const std::vector<Step>& steps = cpu_step,
              const std::function<bool()>& gpu = gpu_is_missing) {
   return parse(arguments, steps, gpu).value();
 }
-
-using Shapes = std::vector<Shape>;
 
 TEST(Sizes, ListsAndRangesMix) {
   EXPECT_EQ(parse_sizes("256"), std::vector<int>({256}));
@@ -64,6 +71,32 @@ TEST(Sizes, AreRefusedWithTheReason) {
   };
   for (const auto& [text, reason] : bad) try {
       parse_sizes(text);
+      ADD_FAILURE() << text << " was taken";
+    } catch (const Refusal& refusal) {
+      EXPECT_EQ(refusal.code, Exit::bad_usage);
+      EXPECT_NE(std::string(refusal.what()).find(reason), std::string::npos) << refusal.what();
+    }
+}
+
+TEST(Sizes, ShapesAreTakenAsWritten) {
+  EXPECT_EQ(parse_shapes("17x1000x0"), Shapes({{17, 1000, 0}}));
+  EXPECT_EQ(parse_shapes("4:6:2,7x8x9"), Shapes({{4, 4, 4}, {6, 6, 6}, {7, 8, 9}}));
+  EXPECT_EQ(parse_shapes("4096x64x4096,1x2x3"), Shapes({{4096, 64, 4096}, {1, 2, 3}}));
+}
+
+TEST(Sizes, ShapesAreRefusedWithTheReason) {
+  const std::pair<const char*, const char*> bad[] = {
+      {"", "'' is not a whole number"},
+      {"17x17", "'17x17' is not MxNxK"},
+      {"1x2x3x4", "'1x2x3x4' is not MxNxK"},
+      {"1x2x3,", "'' is not a whole number"},
+      {"1x2x", "'' is not a whole number"},
+      {"1X2X3", "'1X2X3' is not a whole number"},
+      {"1x-2x3", "'-2' is not a whole number"},
+      {"1x2147483648x3", "'2147483648' is not a whole number"},
+  };
+  for (const auto& [text, reason] : bad) try {
+      parse_shapes(text);
       ADD_FAILURE() << text << " was taken";
     } catch (const Refusal& refusal) {
       EXPECT_EQ(refusal.code, Exit::bad_usage);
@@ -109,6 +142,7 @@ TEST(Options, SizesAreOverriddenOneByOne) {
   EXPECT_EQ(read({"--m=3", "--n=0", "--k=5"}).shapes, Shapes({{3, 0, 5}}));
   EXPECT_EQ(read({"--sizes", "8,16", "--n", "2"}).shapes, Shapes({{8, 2, 8}, {16, 2, 16}}));
   EXPECT_EQ(read({"--size", "0"}).shapes, Shapes({{0, 0, 0}}));
+  EXPECT_EQ(read({"--shapes", "3x0x5,8x2x8"}).shapes, Shapes({{3, 0, 5}, {8, 2, 8}}));
 }
 
 TEST(Options, EveryFlagIsTaken) {
@@ -129,15 +163,37 @@ TEST(Options, EveryFlagIsTaken) {
   EXPECT_EQ(options.benchmark_flags, std::vector<std::string>({"--benchmark_filter=x"}));
   EXPECT_EQ(read({"--peer", "none"}).peers, std::vector<std::string>({"none"}));
   EXPECT_EQ(read({"--init", "zeros", "--warm"}).init, Init::zeros);
+  EXPECT_EQ(read({"--repeats", "7", "--benchmark_repetitions=3"}).repeats, 3);
+  EXPECT_TRUE(read({"--seconds-only"}).seconds_only);
+  EXPECT_EQ(read({}).pad, 0);
+  EXPECT_EQ(read({"--pad", "16"}, whole_step).pad, 16);
 }
 
 TEST(Options, HelpAndListAreAnswered) {
   testing::internal::CaptureStdout();
   EXPECT_FALSE(parse({"--help"}, cpu_step, gpu_is_missing));
   const std::string help = testing::internal::GetCapturedStdout();
-  for (const char* flag : {"--m", "--n", "--k", "--size", "--sizes", "--device", "--kernel",
-                           "--init", "--peer", "--cold", "--warm", "--threads", "--repeats",
-                           "--check-only", "--count", "--json", "--list", "--benchmark_"})
+  for (const char* flag : {"--m",
+                           "--n",
+                           "--k",
+                           "--size",
+                           "--sizes",
+                           "--shapes",
+                           "--seconds-only",
+                           "--pad",
+                           "--device",
+                           "--kernel",
+                           "--init",
+                           "--peer",
+                           "--cold",
+                           "--warm",
+                           "--threads",
+                           "--repeats",
+                           "--check-only",
+                           "--count",
+                           "--json",
+                           "--list",
+                           "--benchmark_"})
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
   testing::internal::CaptureStdout();
   EXPECT_FALSE(parse({"--list"}, cpu_step, gpu_is_missing));
@@ -167,6 +223,14 @@ TEST(Options, WrongOnesAreRefusedOnOneLine) {
       {{"--sizes", "8", "--m", "1", "--n", "2", "--k", "3"}, "--sizes"},
       {{"--sizes", "1:9:0"}, "--sizes 1:9:0"},
       {{"--sizes", ""}, "--sizes"},
+      {{"--shapes", "8x8"}, "--shapes 8x8"},
+      {{"--shapes", ""}, "--shapes"},
+      {{"--shapes", "1x2x3", "--size", "8"}, "--shapes"},
+      {{"--shapes", "1x2x3", "--sizes", "8,9"}, "--shapes"},
+      {{"--shapes", "1x2x3", "--k", "8"}, "--shapes"},
+      {{"--pad", "16"}, "--pad: 99_test"},
+      {{"--pad", "-1"}, "--pad", &whole_step},
+      {{"--pad", "4097"}, "--pad", &whole_step},
       {{"--device", "tpu"}, "--device"},
       {{"--device", "gpu"}, "is a CPU step"},
       {{"--device", "cpu"}, "is a GPU step", &gpu_step},

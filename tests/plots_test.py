@@ -12,9 +12,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "plots"))
 
 import draw  # noqa: E402
+import figures  # noqa: E402
 import tables  # noqa: E402
 from results import Missing, Results  # noqa: E402
-from style import significant, spread_out  # noqa: E402
+from style import plt, significant, spread_out  # noqa: E402
 
 GPU_ROWS = [
     # step, kernel, BM BN BK TM TN, share of the peak, registers
@@ -34,7 +35,7 @@ GPU_ROWS = [
 PEAK = 60e12
 
 
-def context(step, device, levels, peak):
+def context(step, device, levels, peak, **settings):
     words = {
         "date": "2001-02-03T04:05:06+00:00",
         "host_name": "invented",
@@ -45,6 +46,7 @@ def context(step, device, levels, peak):
         "cache": "warm",
         "git_revision": "0000000",
         "peak_flops": str(peak),
+        **settings,
     }
     for i, (name, size, rate) in enumerate(levels):
         words[f"level_{i}_name"] = name
@@ -165,10 +167,62 @@ def write_cpu(directory):
     write_file(directory, f"{step}.counts.json", context(step, "cpu", levels, peak), counted)
 
 
+CPU_LEVELS = [("L1", 32768, 6e10), ("L2", 524288, 4e10), ("memory", 0, 1e10)]
+CPU_PEAK = 30.0  # GFLOP/s
+
+
+def write_packed(directory):
+    """Steps 05 and 06 at several sizes, without parts, with other blocks, padded, on threads."""
+    sizes = (100, 127, 128, 129, 255, 256, 257, 1000)
+
+    def measured(step, kernel, size, share, threads=1):
+        rate = share * CPU_PEAK * threads**0.9
+        counters = {**tile_counters((size,) * 3, (0, 64, 128, 6, 16)), "of_peak": share}
+        if step != "peer":
+            counters.update(ratio_to_openblas=share / 0.8, ratio_to_blis=share / 0.7)
+        return runs(step, kernel, (size,) * 3, rate, counters)
+
+    def write(step, name, kernels, sizes, threads=1, pad=0):
+        entries = []
+        for size in sizes:
+            for kernel, share in kernels.items():
+                share -= 0.2 if size == 256 and not pad else 0
+                entries += measured(step, kernel, size, share, threads)
+            for library, share in (("OpenBLAS 1 Zen", 0.8), ("BLIS 2", 0.7)):
+                kernel = f"{library}, {threads} thread{'s' if threads > 1 else ''}"
+                entries += measured("peer", kernel, size, share, threads)
+        settings = {"threads": str(threads), "pad": str(pad)}
+        words = context(step, "cpu", CPU_LEVELS, CPU_PEAK * 1e9 * threads, **settings)
+        write_file(directory, name, words, entries)
+
+    complete, few = {"complete": 0.9}, (256, 1000)
+    parts = {f"without {part}": 0.5 for part in ("packing", "fetching A")}
+    blocks = {f"KC={KC} NC={NC}": 0.6 + KC / 5000 for KC in (128, 256) for NC in (64, 512)}
+    write("05_cpu_register_tiling", "05_cpu_register_tiling.json", {"6x16": 0.6}, few)
+    write("05_cpu_register_tiling", "05_cpu_register_tiling.pad16.json", {"6x16": 0.6}, few, pad=16)
+    write("06_cpu_packed", "06_cpu_packed.json", {**complete, **parts, **blocks}, few)
+    write("06_cpu_packed", "06_cpu_packed.sizes.json", complete, sizes)
+    write("06_cpu_packed", "06_cpu_packed.pad16.json", complete, few, pad=16)
+    write("06_cpu_packed", "06_cpu_packed.t2.json", complete, few, threads=2)
+    write("06_cpu_packed", "06_cpu_packed.t4.json", complete, few, threads=4)
+
+
+def write_bf16(directory):
+    entries = runs("22_cpu_amx", "tiles", (1000,) * 3, 20 * CPU_PEAK, {})
+    entries += runs("peer", "MKL 3, 1 thread", (1000,) * 3, 25 * CPU_PEAK, {})
+    words = context("22_cpu_amx", "cpu", CPU_LEVELS, 0, element="bf16")
+    write_file(directory, "22_cpu_amx.json", words, entries)
+
+
+CPU_FIGURES = ("goto_picture", "cpu_sizes", "cpu_padding", "cpu_ablation", "cpu_blocking")
+CPU_FIGURES += ("cpu_threads",)
+
+
 class PlotsTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
+        self.addCleanup(plt.close, "all")
         self.root = Path(temporary.name)
         self.machine = self.root / "plots" / "reference" / "invented"
         self.machine.mkdir(parents=True)
@@ -242,6 +296,38 @@ class Reading(PlotsTest):
         (row,) = Results(self.machine).rows
         self.assertEqual((row.gflops, row.get("simulated_misses_L1")), (2.0, 5.0))
 
+    def test_padded_and_threaded_rows_are_kept_apart(self):
+        write_packed(self.machine)
+        results = Results(self.machine)
+        self.assertEqual({(row.pad, row.threads) for row in results.rows}, {(0, 1)})
+        kept = {(row.pad, row.threads) for row in results.variants}
+        self.assertEqual(kept, {(16, 1), (0, 2), (0, 4)})
+        for row in results.variants:
+            self.assertEqual(results.peer_of(row).settings, row.settings)
+
+    def test_other_blocks_and_missing_parts_are_never_a_steps_best_row(self):
+        write_packed(self.machine)
+        entries = runs("06_cpu_packed", "KC=1024 NC=64", (1000,) * 3, 99 * CPU_PEAK, {})
+        write_file(self.machine, "z.json", context("06_cpu_packed", "cpu", [], 0), entries)
+        self.assertEqual(Results(self.machine).best("06_cpu_packed").kernel, "complete")
+
+    def test_runs_at_different_times_are_compared_by_their_shares_of_the_peak(self):
+        for name, rate in (("now", 10.0), ("later", 30.0)):
+            entries = runs("06_cpu_packed", name, (8,) * 3, rate, {"of_peak": 0.5})
+            entries += runs("06_cpu_packed", name + " too", (8,) * 3, 2 * rate, {"of_peak": 0.5})
+            write_file(self.machine, f"{name}.json", context("06", "cpu", [], 0), entries)
+        rows = {row.kernel: row for row in Results(self.machine).rows}
+        self.assertEqual(rows["now"].over(rows["later"]), 1)
+        self.assertEqual(rows["now"].over(rows["now too"]), 0.5)
+
+    def test_the_peak_beside_a_row_goes_before_the_machines(self):
+        shape = (8, 8, 8)
+        entries = runs("06_cpu_packed", "beside", shape, 10.0, {"of_peak": 0.8})
+        entries += runs("06_cpu_packed", "old", shape, 10.0, {})
+        write_file(self.machine, "a.json", context("06_cpu_packed", "cpu", [], 2e10), entries)
+        rows = {row.kernel: row.of_peak for row in Results(self.machine).rows}
+        self.assertEqual(rows, {"beside": 0.8, "old": 0.5})
+
     def test_emulated_times_are_never_rates(self):
         write_gpu(self.machine)
         results = Results(self.machine)
@@ -281,14 +367,87 @@ class Drawing(PlotsTest):
     def test_every_figure_is_drawn_as_svg_and_png(self):
         write_gpu(self.machine)
         write_cpu(self.machine)
+        write_packed(self.machine)
+        write_bf16(self.machine)
         drawn, missing, _ = self.draw(self.root / "out")
         expected = {"ladder_cpu", "ladder_gpu", "roofline_cpu", "roofline_gpu", "tile_size_03"}
         expected |= {"rate_against_size_gpu", "wavefronts_12", "predicted_counted", "misses"}
         expected |= {"tiles_09", "tiles_11", "tiles_12", "tiles_13", "rate_against_size_cpu"}
+        expected |= {"tiles_06", *CPU_FIGURES}
         self.assertEqual((drawn, missing), (expected, set()))
         for name in expected:
             self.assertIn("<svg", (self.root / "out" / f"{name}.svg").read_text(encoding="utf-8"))
             self.assertEqual((self.root / "out" / f"{name}.png").read_bytes()[1:4], b"PNG")
+
+    def test_each_figure_of_the_packed_step_needs_its_own_results(self):
+        needs = {
+            "cpu_sizes": "06_cpu_packed*.json",
+            "cpu_padding": "*.pad16.json",
+            "cpu_ablation": "06_cpu_packed.json",
+            "cpu_blocking": "06_cpu_packed.json",
+            "cpu_threads": "*.t?.json",
+        }
+        for figure, files in needs.items():
+            write_packed(self.machine)
+            for path in self.machine.glob(files):
+                path.unlink()
+            missing, results = set(), Results(self.machine)
+            for name in CPU_FIGURES:
+                try:
+                    getattr(figures, name)(results)
+                except Missing:
+                    missing.add(name)
+            same_files = {name for name in needs if needs[name] == files}
+            without_06 = set(CPU_FIGURES) - {"cpu_padding"}  # which step 05 still gives
+            self.assertEqual(missing, without_06 if figure == "cpu_sizes" else same_files)
+
+    def test_the_blocks_of_the_packed_step_are_no_bars_of_its_table_of_rows(self):
+        write_packed(self.machine)
+        figure, _ = figures.tiles(Results(self.machine), "06_cpu_packed")
+        labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+        self.assertEqual(labels, ["complete", "without packing", "without fetching A"])
+
+    def test_speed_up_is_over_the_same_on_one_thread(self):
+        write_packed(self.machine)
+        figure, _ = figures.cpu_threads(Results(self.machine))
+        lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+        self.assertEqual(set(lines), {"06 packed", "OpenBLAS 1 Zen", "BLIS 2", "one for one"})
+        for name in ("06 packed", "BLIS 2"):
+            self.assertEqual(list(lines[name].get_xdata()), [1, 2, 4])
+            for drawn, wanted in zip(lines[name].get_ydata(), (1, 2**0.9, 4**0.9)):
+                self.assertAlmostEqual(drawn, wanted)
+
+    def test_ablation_is_relative_to_the_complete_step(self):
+        write_packed(self.machine)
+        figure, _ = figures.cpu_ablation(Results(self.machine))
+        widths = sorted(bar.get_width() for bar in figure.axes[0].patches)
+        for drawn, wanted in zip(widths, (0.3 / 0.7, 0.3 / 0.7, 0.5 / 0.9, 0.5 / 0.9)):
+            self.assertAlmostEqual(drawn, wanted)
+
+    def test_neighbours_of_powers_of_two_have_marks_of_their_own(self):
+        write_packed(self.machine)
+        figure, _ = figures.cpu_sizes(Results(self.machine))
+        by_marker = {line.get_marker(): line for line in figure.axes[0].get_lines()[:3]}
+        self.assertEqual(list(by_marker["o"].get_xdata()), [100, 128, 256, 1000])
+        self.assertEqual([round(n * 1.035) for n in by_marker["<"].get_xdata()], [127, 255])
+        self.assertEqual([round(n / 1.035) for n in by_marker[">"].get_xdata()], [129, 257])
+        shares = figure.axes[1].get_lines()[0].get_ydata()
+        self.assertAlmostEqual(shares[0], 90)
+
+    def test_operands_in_bf16_stay_out_of_the_roofline_of_fp32(self):
+        write_packed(self.machine)
+        write_bf16(self.machine)
+        results = Results(self.machine)
+        figure, _ = figures.roofline(results, "cpu")
+        labels = [line.get_label() for line in figure.axes[0].get_lines()]
+        self.assertIn("06 packed", labels)
+        self.assertNotIn("22 amx", labels)
+        figure, caption = figures.ladder(results, "cpu")
+        labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+        self.assertIn("22 amx (BF16)", labels)
+        self.assertIn("BF16", caption)
+        best = results.best("06_cpu_packed")
+        self.assertEqual(results.peer_of(best).kernel, "OpenBLAS 1 Zen, 1 thread")
 
     def test_redrawing_gives_the_same_bytes(self):
         write_gpu(self.machine)
@@ -337,6 +496,49 @@ class Tables(PlotsTest):
         self.assertIn("| plain |", self.block("counts 12_gpu_shared_layout invented"))
         self.assertIn("| T=52 (model: L1) |", self.block("misses 03_cpu_square_tiling invented"))
         self.assertIn("an invented gpu", self.block("machine invented"))
+
+    def test_register_tiles_beside_what_bounds_them(self):
+        entries = []
+        for MR, NV in ((1, 1), (4, 1), (12, 1), (7, 2)):
+            counters = {"TM": MR, "TN": 8 * NV, "of_peak": 0.4}
+            name = f"{MR}x{8 * NV}" + (", spills" if MR == 7 else "")
+            entries += runs("05_cpu_register_tiling", name, (48,) * 3, 12.0, counters)
+        words = context("05_cpu_register_tiling", "cpu", CPU_LEVELS, CPU_PEAK * 1e9)
+        write_file(self.machine, "a.json", words, entries)
+        page = self.block("register_tiles 05_cpu_register_tiling invented")
+        self.assertIn("| 1 x 8 | 3 | 1 | 2.00 | 12 % | 12.0, 40 % |", page)  # one sum of 8
+        self.assertIn("| 4 x 8 | 6 | 4 | 1.25 | 50 % |", page)  # four sums of 8
+        self.assertIn("| 12 x 8 | 14 | 12 | 1.08 | 92 % |", page)  # loads
+        self.assertIn("| 7 x 16 *(spills)* | 17 | 14 | 0.64 | 100 % |", page)
+
+    def test_parts_are_relative_to_the_complete_step(self):
+        write_packed(self.machine)
+        page = self.block("parts 06_cpu_packed invented")
+        self.assertIn("| row | n = 256 | n = 1000 |", page)
+        self.assertIn("| complete, GFLOP/s | 21.0 | 27.0 |", page)
+        self.assertIn("| without packing, x complete | 0.429 | 0.556 |", page)
+
+    def test_peers_have_a_column_each_and_a_geometric_mean(self):
+        write_packed(self.machine)
+        page = self.block("peers 06_cpu_packed invented")
+        self.assertIn("| M x N x K | GFLOP/s | of FMA peak | x BLIS 2 | x OpenBLAS 1 Zen |", page)
+        self.assertIn("| 100 | 27.0 | 90 % | 1.29 | 1.12 |", page)
+        self.assertIn("| smallest |  |  | 1.00 | 0.875 |", page)
+        mean = (0.9 / 0.8) ** (7 / 8) * (0.7 / 0.8) ** (1 / 8)
+        self.assertIn(f"| **{mean:.2f}** |", page)
+        text = "<!-- v: invented 06_cpu_packed complete mean_ratio_to_openblas -->?<!-- /v -->\n"
+        self.assertIn(f"-->{mean:.2f}<!--", self.fill(text)[1])
+
+    def test_a_step_that_was_not_run_on_a_machine_is_no_error_and_is_said(self):
+        write_gpu(self.machine)
+        (self.root / "steps").mkdir()
+        (self.root / "steps" / "06_cpu_packed.cpp").touch()
+        self.assertIn("*06 packed was not run on", self.block("peers 06_cpu_packed invented"))
+        figure = 'figure cpu_sizes invented "what" 06_cpu_packed'
+        self.assertIn("*06 packed was not run on", self.block(figure))
+        text = "<!-- v: invented 06_cpu_packed best gflops -->?<!-- /v -->\n"
+        status, page, _ = self.fill(text)
+        self.assertEqual((status, "(not run)" in page), (0, True))
 
     def test_counters_are_per_fma_of_a_warp(self):
         names = {

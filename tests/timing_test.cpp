@@ -32,6 +32,10 @@ class FakeBackend : public Backend {
     calls.push_back({takes, launches, cold});
     return takes;
   }
+  double peak_now(int) override {
+    peaks_asked.push_back(calls.size());
+    return clock * peak_at_full_clock;
+  }
   void reference(const Problem&, int, int, double*, double*) override {}
 
   struct Call {
@@ -39,8 +43,9 @@ class FakeBackend : public Backend {
     int launches;
     bool cold;
   };
-  double takes = 0;
+  double takes = 0, clock = 1, peak_at_full_clock = 0;
   std::vector<Call> calls;
+  std::vector<std::size_t> peaks_asked;  // how many runs had been timed by then
 };
 
 constexpr Shape shape{100, 100, 50};  // 1e6 FLOP, 80 kB
@@ -90,6 +95,8 @@ TEST(Statistics, MedianAndQuartiles) {
   EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
   EXPECT_EQ(spread({5}), 0);
   EXPECT_DOUBLE_EQ(spread({1, 2, 3, 4, 5}), 2.0 / 3);
+  EXPECT_EQ(geometric_mean({}), 0);
+  EXPECT_DOUBLE_EQ(geometric_mean({0.5, 2, 8}), 2);
 }
 
 TEST_F(Timing, EveryRowIsRepeatedAndLongEnough) {
@@ -133,6 +140,51 @@ TEST_F(Timing, RatioIsToTheFastestPeer) {
   EXPECT_EQ(fastest_peer(rows)->kernel.name, "fast");
   EXPECT_NE(text().find("\"ratio_to_peer\": 2.0000000000000000e+00"), std::string::npos) << text();
   EXPECT_NE(text().find("\"peer/fast/100x100x50/"), std::string::npos);
+  EXPECT_NE(text().find("\"ratio_to_slow\": 4.0000000000000000e+00"), std::string::npos) << text();
+}
+
+TEST_F(Timing, APeerIsNamedByTheWordThatAsksForIt) {
+  EXPECT_EQ(peer_word(row("OpenBLAS 0.3.21 Zen, 1 thread", 1, peer_step)), "openblas");
+  EXPECT_EQ(peer_word(row("MKL", 1, peer_step)), "mkl");
+}
+
+// A clock that halves doubles every time; the share of the peak does not move.
+TEST_F(Timing, ThePeakIsMeasuredBesideEveryRepetition) {
+  std::vector<Row> rows = {row("a", 0)};
+  int starts = 0;
+  rows[0].run.start = [&](Stream) {
+    backend.takes = 4e-3 / backend.clock;
+    backend.clock = starts++ % 2 ? 1 : 0.5;
+  };
+  backend.peak_at_full_clock = 0.5e9;
+  options.repeats = 4;
+  measure(rows);
+  EXPECT_EQ(rows[0].peaks, std::vector<double>({0.25e9, 0.5e9, 0.25e9, 0.5e9}));
+  EXPECT_EQ(backend.peaks_asked, std::vector<std::size_t>({1, 2, 3, 4}));
+  EXPECT_GT(spread(rows[0].seconds), 0.5);
+  EXPECT_EQ(shares_of_peak(rows[0], machine), std::vector<double>(4, 0.5));
+  const Counters summary = summary_of(rows[0], rows, machine);
+  EXPECT_EQ(summary, Counters({{"peak_gflops", 0.375}, {"of_peak", 0.5}, {"of_peak_spread", 0}}));
+  EXPECT_NE(text().find("\"of_peak\": 5.0000000000000000e-01"), std::string::npos) << text();
+}
+
+TEST_F(Timing, WhereNoPeakIsBesideTheMachinesHolds) {
+  std::vector<Row> rows = {row("a", 4e-3)};
+  measure(rows);
+  EXPECT_TRUE(rows[0].peaks.empty());
+  EXPECT_EQ(summary_of(rows[0], rows, machine), Counters({{"peak_gflops", 1}, {"of_peak", 0.25}}));
+  machine.peak_flops = 0;
+  EXPECT_EQ(summary_of(rows[0], rows, machine), Counters({{"peak_gflops", 0}}));
+}
+
+// What was seen beside any row is a ceiling for all of them.
+TEST_F(Timing, ARateIsPossibleBelowTheHighestPeakSeen) {
+  backend.peak_at_full_clock = 1.2e9;
+  machine.levels.clear();
+  std::vector<Row> rows = {row("fast", 0.9e-3), row("lucky", 0.7e-3)};
+  measure(rows);
+  EXPECT_TRUE(rows[0].well());
+  EXPECT_EQ(rows[1].exit, Exit::impossible_rate);
 }
 
 TEST_F(Timing, RateAboveThePeakIsAnErrorAndNoRecord) {
@@ -257,6 +309,33 @@ TEST_F(Timing, TheGravestRowDecidesTheExitCode) {
   EXPECT_EQ(exit_code({{Exit::device_error, false}, {Exit::wrong_result, false}}),
             Exit::wrong_result);
   EXPECT_EQ(exit_code({{Exit::ok, false}, {Exit::impossible_rate, false}}), Exit::impossible_rate);
+}
+
+TEST_F(Timing, TheReportEndsWithTheMeanRatioToEachPeer) {
+  const auto closing = [&](const std::vector<Shape>& shapes) {
+    options.shapes = shapes;
+    testing::internal::CaptureStdout();
+    Report report(options, machine, {});
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      std::vector<Row> rows = {row("ours", 0), row("wrong", 0), row("Alpha 1", 0, peer_step),
+                               row("Beta 2", 0, peer_step)};
+      rows[0].seconds = {1e-3}, rows[1].seconds = {1e-3};
+      rows[2].seconds = {i == 0 ? 8e-3 : 0.5e-3}, rows[3].seconds = {2e-3};
+      rows[1].fail(Exit::wrong_result, "C[0,0] is 1, should be 2");
+      for (Row& each : rows) each.shape = shapes[i];
+      report.add(rows);
+    }
+    testing::internal::GetCapturedStdout();
+    testing::internal::CaptureStdout();
+    report.close();
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(closing({{64, 32, 16}}), "");
+  EXPECT_EQ(closing({{64, 32, 16}, {8, 16, 32}}),
+            "\nRate over the peer's at all shapes, geometric mean and smallest:\n"
+            "  kernel  mean ratio  smallest        at  shapes  peer\n"
+            "  ours         2.000     0.500   8x16x32       2  Alpha 1\n"
+            "  ours         2.000     2.000  64x32x16       2  Beta 2\n");
 }
 
 TEST_F(Timing, ARowInTroubleShowsNoRate) {

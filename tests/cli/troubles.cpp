@@ -5,13 +5,14 @@
 namespace gemm {
 namespace {
 
-// C[M,N] = A[M,K] * B[K,N] with the sum over the first `terms` of K.
+// C[M,N] = alpha * A[M,K] * B[K,N] + beta * C with the sum over the first `terms` of K.
 void multiply(const Problem& p, int terms) {
   for (int i = 0; i < p.shape.M; ++i)
     for (int j = 0; j < p.shape.N; ++j) {
       float acc = 0;
       for (int k = 0; k < terms; ++k) acc += p.A[i * p.lda + k] * p.B[k * p.ldb + j];
-      p.C[i * p.ldc + j] = acc;
+      float& c = p.C[i * p.ldc + j];
+      c = p.alpha * acc + (p.beta == 0 ? 0 : p.beta * c);
     }
 }
 
@@ -21,6 +22,13 @@ Run right(const Problem& p) {
 
 Run forgetful(const Problem& p) {
   return {[p](Stream) { multiply(p, p.shape.K - 1); }};
+}
+
+// Takes the rows of A to lie side by side.
+Run dense(const Problem& problem) {
+  Problem p = problem;
+  p.lda = p.shape.K;
+  return {[p](Stream) { multiply(p, p.shape.K); }};
 }
 
 Run failing(const Problem&) {
@@ -40,7 +48,9 @@ const Register step{
      .kernels = {{.name = "right", .prepare = right, .traffic = traffic},
                  {.name = "forgetful", .prepare = forgetful, .traffic = traffic},
                  {.name = "failing", .prepare = failing, .traffic = traffic},
-                 {.name = "picky", .prepare = right, .traffic = traffic, .supports = even}}}};
+                 {.name = "picky", .prepare = right, .traffic = traffic, .supports = even},
+                 {.name = "dense", .prepare = dense, .traffic = traffic}},
+     .whole_contract = true}};
 
 }  // namespace
 }  // namespace gemm
