@@ -112,6 +112,7 @@ struct Step {
   /// FLOP/s, at this moment, of the unit that the step multiplies with, on so many threads; empty
   /// where that is the device's FMA.
   std::function<double(int threads)> peak{};
+  std::string unit = "FMA";  ///< the name of that unit
   bool whole_contract = false;  ///< keeps alpha, beta and leading dimensions
 };
 

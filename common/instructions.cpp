@@ -2,10 +2,11 @@
 // first such instruction would end it with a signal.
 // Steps register themselves before main, so this runs before them. It is compiled without those
 // instructions, and calls no inline function: of these a program keeps one copy, anybody's.
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 
 #include "common/error.hpp"
 

@@ -175,9 +175,9 @@ void print_misses(const std::vector<Row>& rows) {
   print_table(lines);
 }
 
-void print_ceilings(const Machine& machine) {
+void print_ceilings(const Machine& machine, const std::string& unit) {
   if (machine.peak_flops <= 0) return;
-  fmt::print("measured: FMA {:.1f} GFLOP/s", machine.peak_flops / 1e9);
+  fmt::print("measured: {} {:.1f} GFLOP/s", unit, machine.peak_flops / 1e9);
   if (machine.data_sheet_flops > 0)
     fmt::print(" (data sheet {:.1f})", machine.data_sheet_flops / 1e9);
   for (const MemoryLevel& level : machine.levels)
@@ -196,8 +196,9 @@ std::string roof_of(const Row& row, const Machine& machine) {
     return Roof{level.name, level.bytes_per_second, intensity};
   };
   const bool has_shared = machine.levels.front().name == "shared";
-  std::vector<Roof> roofs = {roof(machine.levels[has_shared], global_bytes(traffic)),
-                             roof(machine.levels.back(), compulsory_bytes(row.shape))};
+  std::vector<Roof> roofs = {
+      roof(machine.levels[has_shared], global_bytes(traffic)),
+      roof(machine.levels.back(), compulsory_bytes(row.shape, row.operands))};
   if (has_shared) roofs.push_back(roof(machine.levels.front(), shared_bytes(traffic)));
   return attainable(machine.peak_flops, roofs).bound;
 }
@@ -212,7 +213,7 @@ Report::Report(const Options& options, const Machine& machine, const std::vector
     fmt::print(", {} thread{}", options.threads, options.threads == 1 ? "" : "s");
   for (const Kernel& peer : peers) fmt::print("; peer {}", peer.name);
   fmt::print("\n");
-  print_ceilings(machine);
+  print_ceilings(machine, options.step->unit);
   if (options.device == Device::emulator)
     fmt::print("The emulator counts what the source asks for; its times are not a GPU's.\n");
   std::fflush(stdout);
@@ -227,7 +228,7 @@ void Report::clear_progress() { progress(""); }
 void Report::print(const std::vector<Row>& rows) const {
   const auto [M, N, K] = rows.front().shape;
   const double work = flops(rows.front().shape);
-  const double compulsory = compulsory_bytes(rows.front().shape);
+  const double compulsory = compulsory_bytes(rows.front().shape, rows.front().operands);
   fmt::print("\nM={} N={} K={}: {:.3g} GFLOP; compulsory {}, so at most {} FLOP/byte", M, N, K,
              work / 1e9, show_bytes(compulsory), show_ratio(work, compulsory, 1));
   if (options_.pad > 0) fmt::print("; rows padded by {}", options_.pad);

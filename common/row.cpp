@@ -51,8 +51,9 @@ void Row::fail(Exit code, const std::string& reason) {
 std::vector<Row> rows_of(const Options& options, const std::vector<Kernel>& peers, Shape shape,
                          const Backend& backend) {
   std::vector<Row> rows;
-  for (const Kernel* kernel : options.kernels) rows.push_back({options.step->name, *kernel, shape});
-  for (const Kernel& peer : peers) rows.push_back({peer_step, peer, shape});
+  for (const Kernel* kernel : options.kernels)
+    rows.push_back({options.step->name, *kernel, shape, options.step->operands});
+  for (const Kernel& peer : peers) rows.push_back({peer_step, peer, shape, options.step->operands});
   for (Row& row : rows)
     if (const auto [code, reason] = obstacle(row, options, backend); code != Exit::ok)
       row.skip(code, reason);

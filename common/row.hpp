@@ -25,6 +25,7 @@ struct Row {
   std::string step;
   Kernel kernel;
   Shape shape;
+  Element operands = Element::fp32;  ///< of the step; an fp32 peer has the same values widened
   /// Why there are no figures, "skipped (..)" or "FAILED: ..", and the exit code that this calls
   /// for; empty and ok while all is well.
   std::string trouble{};

@@ -145,7 +145,8 @@ std::string impossible(const Row& row, const Machine& machine) {
   double cached = 0;
   for (const MemoryLevel& level : machine.levels) cached += static_cast<double>(level.bytes);
   if (cached == 0) return {};  // caches of unknown size may hold everything
-  const double memory_rate = (compulsory_bytes(row.shape) - cached) / median(row.seconds);
+  const double memory_rate =
+      (compulsory_bytes(row.shape, row.operands) - cached) / median(row.seconds);
   const double ceiling = machine.levels.back().bytes_per_second;
   if (ceiling > 0 && memory_rate > tolerance * ceiling)
     return fmt::format("{:.1f} GB/s out of memory is above the measured {:.1f}: the time is wrong",
@@ -163,7 +164,7 @@ Counters counters_of(const Row& row) {
   add("M", M), add("N", N), add("K", K);
   add("BM", tile.BM), add("BN", tile.BN), add("BK", tile.BK), add("TM", tile.TM),
       add("TN", tile.TN);
-  add("compulsory_bytes", compulsory_bytes(row.shape));
+  add("compulsory_bytes", compulsory_bytes(row.shape, row.operands));
   if (row.kernel.traffic) {
     const Traffic traffic = row.kernel.traffic(row.shape);
     add("global_loaded", traffic.global_loaded), add("global_stored", traffic.global_stored);

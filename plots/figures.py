@@ -603,8 +603,9 @@ def fastest(rows: list) -> list:
 
 
 def square_rows(rows: list, step: str) -> list:
-    square = [row for row in rows if row.step == step and row.timed and row.device == "cpu"]
-    return [row for row in square if len(set(row.shape)) == 1 and row.complete]
+    timed = [row for row in rows if row.timed and row.device == "cpu" and not row.only_counted]
+    own = [row for row in timed if row.step == step and row.complete]
+    return [row for row in own if len(set(row.shape)) == 1]
 
 
 def library_of(peer: Row) -> str:
@@ -664,7 +665,7 @@ def cpu_sizes(results: Results):
                     markersize=5,
                     **{**look, "markerfacecolor": "white", "markeredgecolor": style["color"]},
                 )
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(0, 1.08 * ax.dataLim.ymax)
     sizes = [row.shape[0] for row in ours if not near_power(row.shape[0])]
     sizes = sizes or [row.shape[0] for row in ours]
     number_axis(axes[1].xaxis, apart(sizes, max(1.01, (sizes[-1] / sizes[0]) ** 0.06)), "{:.0f}")
@@ -703,12 +704,12 @@ def cpu_padding(results: Results):
         raise Missing(f"neither {REGISTERS} nor {PACKED} was timed both without and with --pad")
     sizes = sorted({row.shape[0] for row in drawn})
     number_axis(ax.xaxis, apart(sizes, max(1.01, (sizes[-1] / sizes[0]) ** 0.06)), "{:.0f}")
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.08 * ax.dataLim.ymax)
     ax.set_xlabel("M = N = K (elements)")
     ax.set_ylabel("CPU rate (GFLOP/s)")
     ax.set_title("Rows side by side, and with gaps between them")
     legend_below(figure, [ax])
-    note = "ld: elements from one row of A, B or C to the next"
+    note = "Leading dimension ld: elements from one row of A, B or C to the next"
     return figure, caption_of(drawn, note, bars=False)
 
 

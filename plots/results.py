@@ -86,6 +86,11 @@ class Row:
         return self.pad == 0 and self.threads == 1
 
     @property
+    def only_counted(self) -> bool:
+        """Run once, for its counts: one time is no measurement."""
+        return "accesses" in self.counters and len(self.rates) == 1
+
+    @property
     def complete(self) -> bool:
         """Whether it is its step as it is meant: with all parts, and the blocks of the model."""
         return not self.kernel.startswith("without ") and not BLOCKS.fullmatch(self.kernel)
@@ -147,8 +152,7 @@ class Row:
 
     @property
     def compulsory_intensity(self) -> float:
-        M, N, K = self.shape
-        return self.flops / (4.0 * (M * K + K * N + M * N))
+        return self.flops / self.counters["compulsory_bytes"]
 
 
 class Results:

@@ -323,7 +323,7 @@ def machine_table(reference: Reference, page: Path, machine: str) -> list:
 def register_tiles_table(reference: Reference, page: Path, step: str, machine: str) -> list:
     """What bounds a register tile, by two loads and two FMAs of 4 clocks each, and its rates."""
     results = reference.results(machine)
-    rows = square(row for row in results.timed("cpu") if row.step == step)
+    rows = square(r for r in results.timed("cpu") if r.step == step and not r.only_counted)
     if not rows:
         raise Missing(f"{step} was not timed on the cpu at a square size")
     lanes = min(int(row.get("TN")) for row in rows)

@@ -77,12 +77,12 @@ void pack_a(const bfloat16* A, Index lda, int rows, int depth, bfloat16* to) {
 
 // Entries of two rows become pairs, as TDPBF16PS wants them: one permutation with AVX-512.
 void pack_pairs(const bfloat16* row, const bfloat16* next, bfloat16* to) {
-  const auto interleaved = [&]<int... i>(std::integer_sequence<int, i...>) {
-    return __builtin_shufflevector(*reinterpret_cast<const Half*>(row),
-                                   *reinterpret_cast<const Half*>(next),
-                                   (i / 2 + i % 2 * tile_rows)...);
-  };
-  *reinterpret_cast<Line*>(to) = interleaved(std::make_integer_sequence<int, tile_depth>{});
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    *reinterpret_cast<Line*>(to) = __builtin_shufflevector(*reinterpret_cast<const Half*>(row),
+                                                           *reinterpret_cast<const Half*>(next),
+                                                           (i / 2 + i % 2 * tile_rows)...);
+  }
+  (std::make_integer_sequence<int, tile_depth>{});
 }
 
 // Panels of NR columns: for each 32 rows of B, NR / 16 tiles; zero outside of B. Rows are read to

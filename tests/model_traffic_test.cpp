@@ -45,6 +45,7 @@ TEST(TiledTraffic, SurvivesMoreThanTwoToTheThirtyFirst) {
 
 TEST(CompulsoryBytes, AreEachOperandOnce) {
   EXPECT_EQ(compulsory_bytes({2, 3, 5}), 4 * (10 + 15 + 6));
+  EXPECT_EQ(compulsory_bytes({2, 3, 5}, Element::bf16), 2 * (10 + 15) + 4 * 6);
   EXPECT_EQ(flops({2, 3, 5}), 60);
 }
 

@@ -505,7 +505,11 @@ class Tables(PlotsTest):
             entries += runs("05_cpu_register_tiling", name, (48,) * 3, 12.0, counters)
         words = context("05_cpu_register_tiling", "cpu", CPU_LEVELS, CPU_PEAK * 1e9)
         write_file(self.machine, "a.json", words, entries)
+        counted = {"TM": 1, "TN": 8, "accesses": 7.0}
+        entries = runs("05_cpu_register_tiling", "1x8", (52,) * 3, 1.0, counted, repeats=1)
+        write_file(self.machine, "a.counts.json", words, entries)
         page = self.block("register_tiles 05_cpu_register_tiling invented")
+        self.assertIn("| loads / FMA | bound | n = 48 |\n", page)
         self.assertIn("| 1 x 8 | 3 | 1 | 2.00 | 12 % | 12.0, 40 % |", page)  # one sum of 8
         self.assertIn("| 4 x 8 | 6 | 4 | 1.25 | 50 % |", page)  # four sums of 8
         self.assertIn("| 12 x 8 | 14 | 12 | 1.08 | 92 % |", page)  # loads
@@ -529,6 +533,9 @@ class Tables(PlotsTest):
         text = "<!-- v: invented 06_cpu_packed complete mean_ratio_to_openblas -->?<!-- /v -->\n"
         self.assertIn(f"-->{mean:.2f}<!--", self.fill(text)[1])
 
+    def test_twice_as_fast_and_half_as_fast_are_as_fast_on_the_geometric_mean(self):
+        self.assertAlmostEqual(tables.geometric_mean([2, 0.5]), 1)
+
     def test_a_step_that_was_not_run_on_a_machine_is_no_error_and_is_said(self):
         write_gpu(self.machine)
         (self.root / "steps").mkdir()
@@ -539,6 +546,11 @@ class Tables(PlotsTest):
         text = "<!-- v: invented 06_cpu_packed best gflops -->?<!-- /v -->\n"
         status, page, _ = self.fill(text)
         self.assertEqual((status, "(not run)" in page), (0, True))
+
+    def test_a_step_that_was_timed_and_not_simulated_says_so(self):
+        write_cpu(self.machine)
+        page = self.block("misses 01_cpu_naive invented")
+        self.assertIn("*01 naive was not run through the cache simulation on invented.*", page)
 
     def test_counters_are_per_fma_of_a_warp(self):
         names = {

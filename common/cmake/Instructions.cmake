@@ -29,11 +29,8 @@ endif()
 
 # Bit-twiddling too: an older CPU takes lzcnt and tzcnt for other instructions and goes on, wrongly.
 set(extensions sse4.1 sse4.2 popcnt bmi bmi2 avx avx2 fma fma4 xop avx512f avx512cd avx512bw avx512dq
-  avx512vl avx512ifma avx512vbmi avx512vbmi2 avx512bitalg avx512vpopcntdq avx512vnni avx512bf16)
-# clang 14 has no such names; CPUs with avx2 have the first three.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  list(APPEND extensions lzcnt movbe f16c avxvnni avx512fp16)
-endif()
+  avx512vl avx512ifma avx512vbmi avx512vbmi2 avx512bitalg avx512vpopcntdq avx512vnni avx512bf16
+  lzcnt movbe f16c avxvnni avx512fp16)
 set(GEMM_INSTRUCTIONS "")
 foreach(extension IN LISTS extensions)
   string(TOUPPER ${extension} macro)

@@ -20,11 +20,11 @@ inline std::function<Traffic(Shape)> tiled_traffic(Tile tile) {
   return [tile](Shape shape) { return tiled_traffic(shape, tile); };
 }
 
-/// The least that any algorithm must move: each element of A, B and C once. Exact up to 2^53, and
-/// no overflow at any shape.
-constexpr double compulsory_bytes(Shape s) {
+/// The least that any algorithm must move: each element of A, B and C once. Those of C are fp32.
+/// Exact up to 2^53, and no overflow at any shape.
+constexpr double compulsory_bytes(Shape s, Element operands = Element::fp32) {
   const double M = s.M, N = s.N, K = s.K;
-  return 4 * (M * K + K * N + M * N);
+  return (operands == Element::bf16 ? 2 : 4) * (M * K + K * N) + 4 * M * N;
 }
 
 /// 2MNK: one multiplication and one addition per term.
