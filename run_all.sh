@@ -125,13 +125,13 @@ built_for() { [[ ", $(sed -n "s/^$1: //p" build/steps.txt)," = *", $2,"* ]]; }
 wanted() { [[ ! $device || $device = "$1" ]]; }
 
 # Prints the runs of a CPU step with times. Those that show what padding, packing and threads do run
-# again: 05 and 06 with gaps between rows, 06 at many sizes and on 2, 4, .. threads.
+# again: 06 with gaps between rows, at many sizes and on 2, 4, .. threads.
 plan_cpu() {
   local threads
   echo "$1 cpu $1"
-  case $1 in 05_* | 06_*) echo "$1 padded $1.pad16" ;; esac
   case $1 in
     06_*)
+      echo "$1 padded $1.pad16"
       echo "$1 sizes $1.sizes"
       for ((threads = 2; threads <= $(cores); threads *= 2)); do echo "$1 $threads-threads $1.t$threads"; done
       ;;
@@ -175,7 +175,7 @@ step_flags() {
     padded-) echo --pad 16 --kernel "$whole" --sizes 256,512,1000,1024,1040 --repeats 3 ;;
     padded-yes) echo --pad 16 --kernel "$whole" --sizes 128,256 --repeats 2 ;;
     sizes-) echo --kernel "$whole" --peer "$(peers "$2")" --repeats 5 \
-      --sizes 64,100,127,128,129,192,255,256,257,384,511,512,513,768,1023,1024,1025,1536,2047,2048,2049 ;;
+      --shapes 16:128:4,33,65,127,129,192,255,256,257,384,500,511,512,513,1000,1023,1024,1025,2047,2048,2049,4096x64x4096,64x4096x4096,4096x4096x64,17x1000x1000,1000x17x1000,1000x1000x17 ;;
     sizes-yes) echo --kernel "$whole" --peer "$(peers "$2")" --sizes 127,128,129,256 --repeats 2 ;;
     *-threads-) echo --threads "${1%-*}" --kernel "$whole" --peer "$(peers "$2")" --sizes 1024,2048 ;;
     *-threads-yes) echo --threads "${1%-*}" --kernel "$whole" --peer "$(peers "$2")" --sizes 256 --repeats 2 ;;

@@ -97,11 +97,12 @@ void* HostBackend::allocate(std::size_t bytes, const std::string& name) {
 void HostBackend::release(void* memory) { std::free(memory); }
 
 void HostBackend::upload(void* to, const void* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
+  // Unlike memcpy, it takes a null pointer to no bytes: what an empty vector gives.
+  std::copy_n(static_cast<const char*>(from), bytes, static_cast<char*>(to));
 }
 
 void HostBackend::download(void* to, const void* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
+  upload(to, from, bytes);
 }
 
 void HostBackend::fill(void* memory, unsigned char byte, std::size_t bytes) {

@@ -266,6 +266,7 @@ std::vector<std::pair<std::string, std::string>> context_of(const Options& optio
       {"threads", std::to_string(options.threads)},
       {"pad", std::to_string(options.pad)},
       {"peak_flops", fmt::format("{}", machine.peak_flops)},
+      {"peak_unit", options.step->unit},
       {"data_sheet_flops", fmt::format("{}", machine.data_sheet_flops)}};
   for (std::size_t i = 0; i < machine.levels.size(); ++i) {
     const MemoryLevel& level = machine.levels[i];

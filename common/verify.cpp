@@ -214,7 +214,8 @@ class Matrix {
     std::string damage;
     for_each_slab([&](Index row0, Index count) {
       const std::vector<T> found = fetch(row0, count), written = entries_of(row0, count);
-      if (std::memcmp(found.data(), written.data(), found.size() * sizeof(T)) == 0) return true;
+      const std::size_t bytes = found.size() * sizeof(T);
+      if (bytes == 0 || std::memcmp(found.data(), written.data(), bytes) == 0) return true;
       Index at = 0;
       while (same_bits(found[at], written[at])) ++at;
       damage = fmt::format("wrote into {}, at [{},{}]", name, row0 + at / ld, at % ld);

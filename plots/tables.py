@@ -159,7 +159,8 @@ def step_table(reference: Reference, page: Path, step: str, machine: str) -> lis
     device = device_of(step)
     shape = results.best(step, device).shape
     rows = [row for row in results.timed(device) if row.step == step and row.shape == shape]
-    header = ["row", "time", "GFLOP/s", "of FMA peak", "x peer", "FLOP/byte"]
+    unit = rows[0].machine.facts.get("peak_unit", "FMA")
+    header = ["row", "time", "GFLOP/s", f"of {unit} peak", "x peer", "FLOP/byte"]
     on_gpu = device == "gpu"
     if on_gpu:
         header += ["shared FLOP/byte", "registers", "shared bytes", "occupancy"]

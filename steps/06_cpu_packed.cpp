@@ -1,6 +1,6 @@
 // Step 06: a packed block of B, kept in L2.                  Before: 05_cpu_register_tiling.cpp
-// Idea    Cut K into KC and N into NC so that a block of B stays in L2 and a strip of A in L1. Copy
-//         the block once into the order in which the kernel reads it; then all of A passes by.
+// Idea    Cut K into KC and N into NC so that a block of B stays in L2. Copy it once into the order
+//         in which the kernel reads it; then all of A passes by, a strip of MR rows at a time.
 // Why     Step 05 took each row of a panel of B from another page, often from the same cache set,
 //         and fetched all of B from memory once for every MR rows of C.
 // Bytes   From memory: B once, A for every NC columns, C twice for every KC of K: 2 FLOP for
@@ -12,11 +12,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include "common/gemm.hpp"
 #include "common/machine.hpp"
@@ -121,19 +126,20 @@ void micro_kernel(const Job& job) {
   while (k + 4 <= job.K) four();
   for (; k < job.K; ++k) outer_product();
 
-  unroll<rows>([&](auto i) {
-    unroll<vectors>([&](auto v) {
-      float* c = job.C + i * job.ldc + v * lanes;
-      Vector sum = job.alpha * acc[i][v];
-      if (ragged && v == vectors - 1) {
-        if (job.beta != 0) sum += job.beta * load_first(c, last);
-        store_first(c, sum, last);
-      } else {
-        if (job.beta != 0) sum += job.beta * load(c);
-        store(c, sum);
-      }
+  // Copies: a store into C might change the job's floats, for all that the compiler knows.
+  const float alpha = job.alpha, beta = job.beta;
+  const auto write = [&](auto old) __attribute__((always_inline)) {
+    unroll<rows>([&](auto i) {
+      unroll<vectors>([&](auto v) {
+        float* c = job.C + i * job.ldc + v * lanes;
+        const bool partly = ragged && v == vectors - 1;
+        Vector sum = alpha * acc[i][v];
+        if (old) sum += beta * (partly ? load_first(c, last) : load(c));
+        partly ? store_first(c, sum, last) : store(c, sum);
+      });
     });
-  });
+  };
+  beta == 0 ? write(std::false_type{}) : write(std::true_type{});
 }
 
 // The same for a few columns, along k. B is stored column by column here, ldb apart.
@@ -155,11 +161,12 @@ void column_kernel(const Job& job) {
   if (const int rest = job.K - k; rest > 0)
     inner_product(k, [rest](const float* p) { return load_first(p, rest); });
 
+  const float alpha = job.alpha, beta = job.beta;
   unroll<rows>([&](auto i) {
     unroll<columns>([&](auto c) {
       float& element = job.C[i * job.ldc + c];
-      const float old = job.beta != 0 ? job.beta * element : 0;
-      element = job.alpha * sum(acc[i][c]) + old;
+      const float old = beta != 0 ? beta * element : 0;
+      element = alpha * sum(acc[i][c]) + old;
     });
   });
 }
@@ -251,7 +258,7 @@ void for_each_tile(Shape s, const Plan& plan, bool packed, Visit& visit) {
                         [&](int row, int height) { visit.columns(block, row0 + row, height); });
       };
       if (packed) {
-        // The block stays in L2: a strip of A is loaded into L1 once and meets all of it.
+        // The block stays in L2: a strip of A is fetched from memory once and meets all of it.
         for_each_part(s.M, most_rows(1), [&](int row0, int rows) {
           if (block.panels > 0)
             for_each_part(rows, MR, [&](int row, int height) {
@@ -389,7 +396,7 @@ bool packs(Shape s, Index ldb, const Plan& plan) {
 
 std::size_t room_floats(const Plan& plan) { return std::size_t(plan.KC) * (plan.NC + NR); }
 
-// One thread's share.
+// One task.
 void multiply(const Problem& p, const Plan& plan, float* room) {
   if (p.shape.K == 0 || p.alpha == 0) return scale(p);
   const bool packed = packs(p.shape, p.ldb, plan);
@@ -399,64 +406,74 @@ void multiply(const Problem& p, const Plan& plan, float* room) {
 
 // ---- threads ----
 
-// Threads share C out as a grid of rows and columns. Each packs the block of B that it needs and
-// waits for nobody.
-struct ThreadGrid {
+// C is shared out as a grid of tasks. Each packs the block of B that it needs and waits for nobody.
+// There are more tasks than threads, and who is done takes the next one: cores are not equally fast.
+struct Tasks {
   int rows = 1, columns = 1;
+  int count() const { return rows * columns; }
 };
 
-ThreadGrid thread_grid(Shape s, int threads) {
-  // Waking a thread takes some microseconds; this many FLOP are worth it.
-  constexpr double worth_a_thread = 2e6;
+Tasks tasks_of(Shape s, int threads) {
+  constexpr double worth_a_task = 4e6;  // FLOP: waking a thread takes microseconds
   const double work = 2.0 * s.M * s.N * s.K;
-  threads = static_cast<int>(std::clamp(work / worth_a_thread, 1.0, double(threads)));
-  // Each thread reads its rows of A, and reads and writes its columns of B.
-  ThreadGrid best;
-  double least = 1e300;
-  for (int rows = 1; rows <= threads; ++rows) {
-    const int columns = threads / rows;
-    if (rows * columns != threads) continue;
-    const double moved = ceil_div(s.M, rows) + 2.0 * ceil_div(s.N, columns);
+  if (threads == 1 || work < 2 * worth_a_task) return {};
+  const int wanted = static_cast<int>(std::min(4.0 * threads, work / worth_a_task));
+  const int strips = ceil_div(s.M, MR), panels = ceil_div(s.N, NR);
+  Tasks best{std::min(strips, wanted), 1};
+  double least = std::numeric_limits<double>::infinity();
+  for (int columns = 1; columns <= std::min(panels, wanted); ++columns) {
+    // Few panels that do not share out evenly would leave some tasks twice as wide as others.
+    if (panels % columns != 0 && panels < 4 * columns) continue;
+    const int rows = std::min(strips, ceil_div(wanted, columns));
+    // A task reads its rows of A; it reads its columns of B, and writes them when it packs.
+    const double moved = double(s.M) / rows + 2.0 * s.N / columns;
     if (moved < least) best = {rows, columns}, least = moved;
   }
   return best;
 }
 
-// Rows or columns of share `i` of `shares`, at multiples of `unit`.
-std::pair<int, int> share(int total, int i, int shares, int unit) {
-  const Index units = ceil_div(total, unit);
-  const auto edge = [&](int at) {
-    return static_cast<int>(std::min<Index>(total, units * at / shares * unit));
-  };
-  return {edge(i), edge(i + 1) - edge(i)};
+// This thread's number among those that work on tasks.
+int this_thread() {
+#ifdef _OPENMP
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
+// Where share `i` of `shares` begins: a multiple of `unit`, or the end.
+int edge(int total, int i, int shares, int unit) {
+  return static_cast<int>(std::min<Index>(total, Index{ceil_div(total, unit)} * i / shares * unit));
 }
 
 Run prepare(const Problem& p, const Plan& plan) {
-  const ThreadGrid grid = thread_grid(p.shape, p.threads);
-  const int threads = grid.rows * grid.columns;
+  const Tasks tasks = tasks_of(p.shape, p.threads);
+  const int threads = std::min(p.threads, tasks.count());
   const auto rooms = std::make_shared<std::vector<std::unique_ptr<Workspace>>>();
   for (int i = 0; i < threads; ++i)
     rooms->push_back(std::make_unique<Workspace>(room_floats(plan)));
 
   if (threads == 1) return {[=](Stream) { multiply(p, plan, rooms->front()->data()); }};
   return {[=](Stream) {
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int i = 0; i < threads; ++i) {
-      const auto [row0, rows] = share(p.shape.M, i / grid.columns, grid.rows, MR);
-      const auto [col0, columns] = share(p.shape.N, i % grid.columns, grid.columns, NR);
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int i = 0; i < tasks.count(); ++i) {
+      const int r = i / tasks.columns, c = i % tasks.columns;
+      const int row0 = edge(p.shape.M, r, tasks.rows, MR);
+      const int col0 = edge(p.shape.N, c, tasks.columns, NR);
       Problem mine = p;
-      mine.shape = {rows, columns, p.shape.K};
+      mine.shape.M = edge(p.shape.M, r + 1, tasks.rows, MR) - row0;
+      mine.shape.N = edge(p.shape.N, c + 1, tasks.columns, NR) - col0;
       mine.A += row0 * p.lda;
       mine.B += col0;
       mine.C += row0 * p.ldc + col0;
-      multiply(mine, plan, (*rooms)[i]->data());
+      multiply(mine, plan, (*rooms)[this_thread()]->data());
     }
   }};
 }
 
 // ---- traffic ----
 
-// What one thread asks for: the same walk, counting floats.
+// What one task asks for: the same walk, counting floats.
 struct Counted {
   bool packed;
   Index loaded = 0, stored = 0;

@@ -4,12 +4,11 @@
 // Why     16384 FLOP in 16 clocks are 16 times those of two AVX-512 FMAs. Step 06's kernel is fed
 //         with a vector a clock, this one needs 64 bytes a clock if nothing is near.
 // Bytes   A tile of 1 KiB for one accumulator serves 16 clocks: 1x1 asks for 8 FLOP/byte of L1,
-//         2x2 for 16. Of L2, where A's panel stays in L1: 32, and 16 KC / 128 for sums of C.
-// Limit   Two accumulations of C for each KC, and operands that must be packed first.
+//         2x2 for 16. Of L2, where A's strip stays in L1: 32, and KC / 4 for sums of C.
+// Limit   Sums are stored and loaded again for each KC, and operands must be packed first.
 // More    docs/22_cpu_amx.md            Run   build/steps/22_cpu_amx --size 2048
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <deque>
@@ -20,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/amx/peak.hpp"
 #include "common/amx/tile.hpp"
 #include "common/bfloat16.hpp"
 #include "common/gemm.hpp"
@@ -61,7 +61,7 @@ struct Padded {
   alignas(64) bfloat16 entries[size] = {};
 };
 
-// A panel: for each 32 columns, MR rows of A; zero outside of A.
+// A strip: for each 32 columns, MR rows of A; zero outside of A.
 template <int MR>
 void pack_a(const bfloat16* A, Index lda, int rows, int depth, bfloat16* to) {
   for (int r = 0; r < MR; ++r)
@@ -104,17 +104,15 @@ void pack_b(const bfloat16* B, Index ldb, int depth, int cols, bfloat16* to) {
     }
 }
 
-// Lines of memory that will be wanted soon: rows of a matrix, fetched a few lines at a time while
-// something else is computed.
+// Lines of memory that will be wanted soon: `bytes` of each of so many rows, fetched in equal shares
+// by as many calls of fetch, while something else is computed.
 struct Ahead {
-  Ahead() = default;
-  // `bytes` of each of `rows` rows, spread over so many calls of fetch.
   Ahead(const void* at, Index row_bytes, Index bytes, Index rows, Index calls)
       : at(static_cast<const char*>(at)),
         row_bytes(row_bytes),
         bytes(bytes),
         rows(rows),
-        share(((bytes + 63) / 64 * rows + calls - 1) / calls) {}
+        share(calls > 0 ? ((bytes + 63) / 64 * rows + calls - 1) / calls : 0) {}
 
   template <bool to_write, int locality>
   void fetch() {
@@ -128,15 +126,15 @@ struct Ahead {
     }
   }
 
-  const char* at = nullptr;
-  Index row_bytes = 0, bytes = 0, rows = 0, share = 0, done = 0;
+  const char* at;
+  Index row_bytes, bytes, rows, share, done = 0;
 };
 
 // ---------------------------------------------------------------------------------------- kernel
 
-// A panel of A: distances in entries from row to row of a tile, from tile to tile, and from 32
+// A strip of A: distances in entries from row to row of a tile, from tile to tile, and from 32
 // columns to the next.
-struct Panel {
+struct Strip {
   const bfloat16* at;
   Index row, tile, step;
 };
@@ -147,10 +145,10 @@ struct Sums {
   Index ld;
 };
 
-// to = from + A's panel * B's panel, summed up in tiles. Not inlined: what the loops around it hold
+// to = from + A's strip * B's panel, summed up in tiles. Not inlined: what the loops around it hold
 // would take its registers.
 template <int MR, int NR>
-[[gnu::noinline]] void multiply(Tiles& tiles, int depth, Panel A, const bfloat16* B, Sums from,
+[[gnu::noinline]] void multiply(Tiles& tiles, int depth, Strip A, const bfloat16* B, Sums from,
                                 Sums to, Ahead& next_a, Ahead& next_b, Ahead C) {
   constexpr int R = MR / tile_rows, S = NR / tile_rows, sums = R * S, spare = 8 - sums - S;
   static_assert(spare > 0, "eight tiles hold the sums, a row of tiles of B and one tile of A");
@@ -228,7 +226,7 @@ void for_each_block(Part part, int K, const Blocking& t, Body body) {
                    k0 + KC >= K});
 }
 
-// What a thread packs into: a panel of A, the columns of B in use for all of K, and sums.
+// What a thread packs into: a strip of A, the columns of B in use for all of K, and sums.
 struct Buffers {
   Buffers(Part part, int K, const Blocking& t, int MR, int NR)
       : part(part),
@@ -261,48 +259,40 @@ void multiply_part(const Problem& p, const Blocking& t, const Buffers& buffers) 
   const Sums none{}, result{buffers.result.data(), NR};
 
   for_each_block(buffers.part, K, t, [&](const Block& block) {
-    const int steps = ceil_div(block.depth, tile_depth), depth = steps * tile_depth;
-    const int a_panels = ceil_div(block.rows, MR), b_panels = ceil_div(block.cols, NR);
+    const Index steps = ceil_div(block.depth, tile_depth), depth = steps * tile_depth;
+    const int strips = ceil_div(block.rows, MR), panels = ceil_div(block.cols, NR);
 
     // 1. B's block is packed when it is first needed, and kept. Meanwhile the next one is fetched.
-    bfloat16* const B = Bs + Index{block.k0} * b_panels * NR;
-    const bfloat16* const B_source = p.B16 + block.k0 * p.ldb + block.col0;
-    if (block.first_rows) pack_b<NR>(B_source, p.ldb, block.depth, block.cols, B);
-    const Index size_b = Index{b_panels} * NR * depth;
-    const int next_depth = std::min(t.KC, K - block.k0 - block.depth);
-    Ahead next_b;
-    if (!t.fetch_l2 || steps == 0)
-      ;
-    else if (block.first_rows && !block.last)
-      next_b = {B_source + block.depth * p.ldb, p.ldb * 2, block.cols * 2, next_depth,
-                Index{a_panels} * b_panels * steps};
-    else
-      next_b = {block.last ? Bs : B + size_b, 0, size_b * 2, 1, Index{a_panels} * b_panels * steps};
+    const bfloat16* const b_source = p.B16 + block.k0 * p.ldb + block.col0;
+    bfloat16* const B = Bs + Index{block.k0} * panels * NR;
+    if (block.first_rows) pack_b<NR>(b_source, p.ldb, block.depth, block.cols, B);
+    const Index size = panels * NR * depth, calls = t.fetch_l2 ? panels * steps : 0;
+    Ahead next_b = block.first_rows && !block.last
+                       ? Ahead(b_source + block.depth * p.ldb, p.ldb * 2, block.cols * 2,
+                               std::min(t.KC, K - block.k0 - block.depth), strips * calls)
+                       : Ahead(block.last ? Bs : B + size, 0, size * 2, 1, strips * calls);
 
-    for (int i = 0; i < a_panels; ++i) {
-      // 2. A panel of A is packed for all columns of the block, and the next one is fetched.
+    for (int i = 0; i < strips; ++i) {
+      // 2. A strip of A is packed for all columns of the block, and the next one is fetched.
       const int row0 = block.row0 + i * MR, rows = std::min(MR, block.rows - i * MR);
-      const bfloat16* const A_source = p.A16 + row0 * p.lda + block.k0;
-      Panel A{As, tile_depth, tile_size, MR * tile_depth};
+      const bfloat16* const a_source = p.A16 + row0 * p.lda + block.k0;
+      Strip A{As, tile_depth, tile_size, MR * tile_depth};
       if (in_place(t, rows == MR, block.depth))
-        A = {A_source, p.lda, tile_rows * p.lda, tile_depth};
+        A = {a_source, p.lda, tile_rows * p.lda, tile_depth};
       else
-        pack_a<MR>(A_source, p.lda, rows, block.depth, As);
-      Ahead next_a;
-      if (t.fetch_l2 && steps > 0 && i + 1 < a_panels)
-        next_a = {A_source + MR * p.lda, p.lda * 2, block.depth * 2,
-                  std::min(MR, block.rows - (i + 1) * MR), Index{b_panels} * steps};
+        pack_a<MR>(a_source, p.lda, rows, block.depth, As);
+      Ahead next_a(a_source + MR * p.lda, p.lda * 2, block.depth * 2,
+                   std::clamp(block.rows - (i + 1) * MR, 0, MR), calls);
 
-      for (int j = 0; j < b_panels; ++j) {
+      for (int j = 0; j < panels; ++j) {
         // 3. The sums come from the blocks of K before this one, and go to the next one or to C.
         const int cols = std::min(NR, block.cols - j * NR);
         const bool finish = block.last || !t.buffer_c;
         const bool direct =
             straight(t, block, rows == MR && cols == NR) && p.alpha == 1 && p.beta == 0;
         float* const C = p.C + row0 * p.ldc + block.col0 + j * NR;
-        const Sums sums{buffers.sums.data() + (Index{i} * b_panels + j) * MR * NR, NR};
-        const Ahead next_c =
-            finish && t.fetch_c && steps > 0 ? Ahead(C, p.ldc * 4, cols * 4, rows, steps) : Ahead();
+        const Sums sums{buffers.sums.data() + (Index{i} * panels + j) * MR * NR, NR};
+        const Ahead next_c(C, p.ldc * 4, cols * 4, rows, finish && t.fetch_c ? steps : 0);
         multiply<MR, NR>(tiles, block.depth, A, B + j * NR * depth,
                          block.first || !t.buffer_c ? none : sums,
                          direct   ? Sums{C, p.ldc}
@@ -319,7 +309,7 @@ void multiply_part(const Problem& p, const Blocking& t, const Buffers& buffers) 
 // A grid of parts, one for each thread, whose sides are shortest: each thread packs its own rows of
 // A and columns of B.
 std::vector<Part> parts_of(Shape s, int MR, int NR, int threads) {
-  const Index a_panels = ceil_div(s.M, MR), b_panels = ceil_div(s.N, NR);
+  const Index strips = ceil_div(s.M, MR), panels = ceil_div(s.N, NR);
   int down = 1;
   const auto side = [&](int n) { return double(s.M) / n + double(s.N) * n / threads; };
   for (int n = 2; n <= threads; ++n)
@@ -331,9 +321,9 @@ std::vector<Part> parts_of(Shape s, int MR, int NR, int threads) {
   std::vector<Part> parts;
   for (int i = 0; i < threads; ++i) {
     const int r = i / across, c = i % across;
-    const int row0 = first(a_panels, MR, s.M, r, down), col0 = first(b_panels, NR, s.N, c, across);
-    parts.push_back({row0, first(a_panels, MR, s.M, r + 1, down) - row0, col0,
-                     first(b_panels, NR, s.N, c + 1, across) - col0});
+    const int row0 = first(strips, MR, s.M, r, down), col0 = first(panels, NR, s.N, c, across);
+    parts.push_back({row0, first(strips, MR, s.M, r + 1, down) - row0, col0,
+                     first(panels, NR, s.N, c + 1, across) - col0});
   }
   return parts;
 }
@@ -363,7 +353,7 @@ Traffic traffic(Shape s, const Blocking& t) {
     const Index padded_rows = round_up(rows, MR), padded_cols = round_up(cols, NR);
     const Index padded = round_up(depth, tile_depth);
     const Index whole_rows = rows / MR * MR, whole_cols = cols / NR * NR;
-    // Packing, then panels of A and B for each MR x NR of C.
+    // Packing, then a strip of A and a panel of B for each MR x NR of C.
     if (block.first_rows) {
       loaded(depth * cols, bf16);
       stored(padded * padded_cols, bf16);
@@ -383,29 +373,6 @@ Traffic traffic(Shape s, const Blocking& t) {
   return bytes;
 }
 
-// FLOP/s of tiles that are multiplied again and again, and never loaded: the step's roof.
-double peak(int threads) {
-  if (!why_no_tiles().empty()) return 0;
-  constexpr int rounds = 20000, windows = 5, sums = 4;
-  constexpr double flops = 2.0 * sums * rounds * tile_size * tile_rows;
-  using Clock = std::chrono::steady_clock;
-  double rate = 0;
-#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : rate)
-  for (int thread = 0; thread < threads; ++thread) {
-    Tiles tiles;
-    unroll<8>([&](auto i) { tiles.zero<i>(); });
-    double best = 0;
-    for (int window = 0; window < windows; ++window) {
-      const auto start = Clock::now();
-      for (int i = 0; i < rounds; ++i)
-        unroll<sums>([&](auto sum) { tiles.multiply_add<sum, 4 + sum / 2, 6 + sum % 2>(); });
-      best = std::max(best, flops / std::chrono::duration<double>(Clock::now() - start).count());
-    }
-    rate += best;
-  }
-  return rate;
-}
-
 // ------------------------------------------------------------------------------------------ rows
 
 template <int MR, int NR>
@@ -417,16 +384,16 @@ Kernel row(std::string name, Blocking t) {
           .supports = [](Shape) { return why_no_tiles(); }};
 }
 
-// A's panel, 32 x KC, fills two thirds of L1, which panels of B and sums only pass through. The
-// sums, MC x NC, fill half of L2; then a block of B is a quarter of it, and the next one another.
+// A's strip, 32 x KC, takes a third of L1, which panels of B and sums pass through. The sums,
+// MC x NC, take a quarter of L2, and a block of B half as much; the next one needs room too.
 Blocking blocked() {
   const std::vector<MemoryLevel> caches = cpu_caches();
   const Index L1 = !caches.empty() ? caches[0].bytes : 32 << 10;
   const Index L2 = caches.size() > 1 ? caches[1].bytes : 512 << 10;
-  const int KC = static_cast<int>(L1 * 2 / 3 / (32 * Index{sizeof(bfloat16)}));
-  const int side = static_cast<int>(std::sqrt(double(L2) / 2 / sizeof(float)));
-  const int MC = std::max(side / 32 * 32, 32);
-  return {.MC = MC, .NC = MC, .KC = std::max(KC / tile_depth * tile_depth, tile_depth)};
+  const int KC = static_cast<int>(L1 / 3 / (32 * Index{sizeof(bfloat16)}));
+  const int MC = static_cast<int>(std::sqrt(double(L2) / 4 / sizeof(float) / 2));
+  const auto multiple = [](int n, int unit) { return std::max(n / unit * unit, unit); };
+  return {.MC = multiple(MC, 32), .NC = 2 * multiple(MC, 32), .KC = multiple(KC, tile_depth)};
 }
 
 Kernel blocked(const std::string& name, Blocking t) {
@@ -455,10 +422,9 @@ std::vector<Kernel> kernels() {
                            row<32, 32>("without prefetch into L2", without(&Blocking::fetch_l2)),
                            row<32, 32>("without prefetch of C", without(&Blocking::fetch_c))};
   for (const Blocking t :
-       {Blocking{256, 512, 256}, Blocking{256, 512, 512}, Blocking{512, 512, 512},
-        Blocking{256, 256, 512}, Blocking{256, 1024, 512}, Blocking{512, 256, 1024},
-        Blocking{256, 512, 1024}, Blocking{unlimited, 256, unlimited},
-        Blocking{unlimited, 512, unlimited}})
+       {Blocking{256, 512, 512}, Blocking{512, 512, 512}, Blocking{256, 256, 512},
+        Blocking{256, 1024, 512}, Blocking{512, 256, 1024}, Blocking{256, 512, 1024},
+        Blocking{unlimited, 256, unlimited}, Blocking{unlimited, 512, unlimited}})
     rows.push_back(blocked("", t));
   return rows;
 }
@@ -469,7 +435,8 @@ const Register step{{.name = "22_cpu_amx",
                      .kernels = kernels(),
                      .sizes = this_device == Device::cpu ? std::vector{2048} : std::vector{256},
                      .operands = Element::bf16,
-                     .peak = this_device == Device::cpu ? std::function(peak) : nullptr,
+                     .peak = this_device == Device::cpu ? std::function(tile_peak) : nullptr,
+                     .unit = "AMX",
                      .whole_contract = true}};
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace gemm {
 int best_square_tile(std::int64_t cache_bytes);
 
 /// KC of step 06: the depth, a multiple of 16 floats, at which `rows` rows of A take 3/8 of L1. The
-/// rest is left for the panels of B and the rows of C that stream through.
+/// panels of B that stream through may still push them out to L2; a rule, not a guarantee.
 int panel_depth(std::int64_t L1_bytes, int rows);
 
 /// NC of step 06: how many columns, a multiple of `panel`, a block of B may have that is `depth`
