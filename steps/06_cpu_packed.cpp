@@ -57,7 +57,7 @@ enum class Packing { where_it_pays, always, never };
 struct Plan {
   int KC, NC;
   Packing packing = Packing::where_it_pays;
-  bool fetches_C = true, fetches_A = true;
+  bool fetches_c = true, fetches_a = true;
 };
 
 // One call of a micro-kernel: C[rows, vectors] = alpha * A[rows,K] * B[K, vectors] + beta * C.
@@ -72,9 +72,9 @@ struct Job {
   int last;  // lanes of the last vector that exist, where the kernel is a ragged one
   float alpha, beta;
   // What to fetch meanwhile: C's rows into L1, and rows of A that come next into L2.
-  const float* next_C;
+  const float* next_c;
   Index next_ldc;
-  const float* next_A;
+  const float* next_a;
   Index next_lda;
   int next_rows;
 };
@@ -111,15 +111,15 @@ void micro_kernel(const Job& job) {
   };
 
   // A line at a time: a core has room for 10 to 16 lines on their way, and a burst would stall it.
-  const float* next_C = job.next_C;
-  for (int i = 0; i < rows && k + 4 <= job.K; ++i, next_C += job.next_ldc) {
-    for (int v = 0; v < vectors; ++v) __builtin_prefetch(next_C + v * lanes, 1);
+  const float* next_c = job.next_c;
+  for (int i = 0; i < rows && k + 4 <= job.K; ++i, next_c += job.next_ldc) {
+    for (int v = 0; v < vectors; ++v) __builtin_prefetch(next_c + v * lanes, 1);
     four();
   }
   for (int r = 0; r < job.next_rows; ++r) {
-    const float* next_A = job.next_A + r * job.next_lda;
-    for (const float* end = next_A + job.K; next_A < end && k + 4 <= job.K; next_A += 16) {
-      __builtin_prefetch(next_A, 0, 2);
+    const float* next_a = job.next_a + r * job.next_lda;
+    for (const float* end = next_a + job.K; next_a < end && k + 4 <= job.K; next_a += 16) {
+      __builtin_prefetch(next_a, 0, 2);
       four();
     }
   }
@@ -305,9 +305,9 @@ class Multiply {
             .last = block.last,
             .alpha = p_.alpha,
             .beta = block.k0 == 0 ? p_.beta : 1,
-            .next_C = room_,
-            .next_ldc = plan_.fetches_C ? p_.ldc : 0,
-            .next_A = nullptr,
+            .next_c = room_,
+            .next_ldc = plan_.fetches_c ? p_.ldc : 0,
+            .next_a = nullptr,
             .next_lda = block.panels * p_.lda,
             .next_rows = 0};
   }
@@ -316,9 +316,9 @@ class Multiply {
     aim(block, row, panel * NR);
     if (packed_) job_.ldb = NR;
     // The panels of this strip share the rows of the next one out among them.
-    const bool more = plan_.fetches_A && packed_ && row + rows + MR <= p_.shape.M;
+    const bool more = plan_.fetches_a && packed_ && row + rows + MR <= p_.shape.M;
     job_.next_rows = more && panel < MR ? ceil_div(MR - panel, block.panels) : 0;
-    job_.next_A = job_.A + (rows + panel) * p_.lda;
+    job_.next_a = job_.A + (rows + panel) * p_.lda;
     kernels<NV, false>[rows - 1](job_);
   }
 
@@ -351,7 +351,7 @@ class Multiply {
     job_.A = p_.A + row * p_.lda + block.k0;
     job_.B = packed_ ? place(block, column) : p_.B + block.k0 * p_.ldb + block.col0 + column;
     job_.C = p_.C + row * p_.ldc + block.col0 + column;
-    if (plan_.fetches_C) job_.next_C = job_.C;
+    if (plan_.fetches_c) job_.next_c = job_.C;
   }
 
   // Row by row of B, four at a time: the copy reads memory in the order in which it lies.
@@ -529,8 +529,8 @@ std::vector<Kernel> rows() {
   };
   without("packing", [](Plan& plan) { plan.packing = Packing::never; });
   without("reading in place", [](Plan& plan) { plan.packing = Packing::always; });
-  without("fetching C", [](Plan& plan) { plan.fetches_C = false; });
-  without("fetching A", [](Plan& plan) { plan.fetches_A = false; });
+  without("fetching C", [](Plan& plan) { plan.fetches_c = false; });
+  without("fetching A", [](Plan& plan) { plan.fetches_a = false; });
   for (const int depth : {KC / 4, KC / 2, KC, 2 * KC})
     for (const int width : {std::max(NR, NC / 4 / NR * NR), NC / 2 / NR * NR, NC, 2 * NC, 4 * NC})
       if (width > 0)

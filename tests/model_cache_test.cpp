@@ -12,6 +12,15 @@ namespace {
 constexpr Shape cube(int n) { return {n, n, n}; }
 constexpr double floats_per_line = 16;
 
+TEST(PanelBlocks, TakeThreeEighthsOfTheirCache) {
+  EXPECT_EQ(panel_depth(48 << 10, 6), 768);
+  EXPECT_EQ(panel_depth(32 << 10, 6), 512);
+  EXPECT_EQ(panel_block_width(2 << 20, 768, 64), 256);
+  EXPECT_EQ(panel_block_width(512 << 10, 512, 16), 96);
+  EXPECT_EQ(panel_depth(100, 6), 16);
+  EXPECT_EQ(panel_block_width(100, 512, 16), 16);
+}
+
 TEST(BestSquareTile, ThreeTilesFitAndThreeLargerOnesDoNot) {
   EXPECT_EQ(best_square_tile(48 * 1024), 64);
   EXPECT_EQ(best_square_tile(32 * 1024), 48);

@@ -149,13 +149,13 @@ int best_square_tile(std::int64_t cache_bytes) {
   return std::max(T / 16 * 16, 16);
 }
 
-int panel_depth(std::int64_t L1_bytes, int rows) {
-  const std::int64_t depth = L1_bytes * 3 / 8 / (4 * rows);
+int panel_depth(std::int64_t l1_bytes, int rows) {
+  const std::int64_t depth = l1_bytes * 3 / 8 / (4 * rows);
   return static_cast<int>(std::max<std::int64_t>(1, depth / 16)) * 16;
 }
 
-int panel_block_width(std::int64_t L2_bytes, int depth, int panel) {
-  const std::int64_t width = L2_bytes * 3 / 8 / (4 * depth);
+int panel_block_width(std::int64_t l2_bytes, int depth, int panel) {
+  const std::int64_t width = l2_bytes * 3 / 8 / (4 * depth);
   return static_cast<int>(std::max<std::int64_t>(1, width / panel)) * panel;
 }
 
