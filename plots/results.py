@@ -201,10 +201,12 @@ class Results:
     def main_shape(self, device: str) -> Shape:
         """The shape at which most steps of a device were timed.
 
-        Of several: the one that the course speaks of (MAIN_SIZE), else the largest.
+        Of several: the one that the course speaks of (MAIN_SIZE), else the largest. Steps in another
+        format than fp32 have sizes of their own, and no say where there are others.
         """
         shapes: dict = {}
-        for row in self.timed(device):
+        rows = self.timed(device)
+        for row in [row for row in rows if row.element == "fp32"] or rows:
             shapes.setdefault(row.shape, set()).add(row.step)
         if not shapes:
             raise Missing(f"no timed results on the {device}")
