@@ -126,4 +126,11 @@ const std::vector<Step>& steps();
 
 constexpr int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
+/// Where share `i` of `shares` nearly equal ones of `total` begins: a multiple of `unit`, or the
+/// end.
+constexpr int share_begin(int total, int i, int shares, int unit) {
+  const std::int64_t begin = std::int64_t{ceil_div(total, unit)} * i / shares * unit;
+  return begin < total ? static_cast<int>(begin) : total;
+}
+
 }  // namespace gemm

@@ -12,19 +12,10 @@
 
 #include "common/error.hpp"
 #include "common/machine_parts.hpp"
+#include "common/simd.hpp"
 
 namespace gemm {
 namespace {
-
-#if defined(__AVX512F__)
-constexpr int vector_bytes = 64;
-#elif defined(__AVX__)
-constexpr int vector_bytes = 32;
-#else
-constexpr int vector_bytes = 16;
-#endif
-using Vector [[gnu::vector_size(vector_bytes)]] = float;
-constexpr int lanes = vector_bytes / sizeof(float);
 
 // Two FMA units of 4 to 5 clocks latency want 8 to 10 sums in flight; 16 registers hold 12 and
 // the two factors.

@@ -193,6 +193,44 @@ void list(const std::vector<Step>& steps) {
   }
 }
 
+// Makes the error for what a flag says.
+struct Refuser {
+  const char* flag;
+  std::string_view text;
+  Refusal operator()(const std::string& why) const {
+    return {Exit::bad_usage, fmt::format("{} {}: {}", flag, text, why)};
+  }
+};
+
+std::vector<int> numbers_in(const std::string& item, char separator, const Refuser& refuse) {
+  std::vector<int> numbers;
+  for (const std::string& part : split(item, separator)) {
+    const auto number = whole_number(part, 0, largest_size);
+    if (!number)
+      throw refuse(fmt::format("'{}' is not a whole number from 0 to {}", part, largest_size));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+// The sizes of "256" or of "1024:4096:512", first:last:step.
+template <typename Body>
+void for_each_size(const std::string& item, const Refuser& refuse, Body body) {
+  std::vector<int> numbers = numbers_in(item, ':', refuse);
+  if (numbers.size() == 1) numbers = {numbers[0], numbers[0], 1};
+  if (numbers.size() != 3) throw refuse(fmt::format("'{}' is not first:last:step", item));
+  const auto [first, last, step] = std::tuple(numbers[0], numbers[1], numbers[2]);
+  if (step == 0) throw refuse(fmt::format("'{}' never ends: its step is 0", item));
+  if (first > last) throw refuse(fmt::format("'{}' is empty: {} > {}", item, first, last));
+  for (std::int64_t size = first; size <= last; size += step) body(static_cast<int>(size));
+}
+
+template <typename T>
+void add(std::vector<T>& list, T item, const Refuser& refuse, const char* what) {
+  if (list.size() == most_sizes) throw refuse(fmt::format("more than {} {}", most_sizes, what));
+  list.push_back(item);
+}
+
 }  // namespace
 
 std::string name_of(Device device) {
@@ -216,51 +254,25 @@ bool gpu_answers() {
 }
 
 std::vector<int> parse_sizes(std::string_view text) {
-  const auto refuse = [&](const std::string& why) {
-    return Refusal(Exit::bad_usage, fmt::format("--sizes {}: {}", text, why));
-  };
+  const Refuser refuse{"--sizes", text};
   std::vector<int> sizes;
-  for (const std::string& item : split(text, ',')) {
-    std::vector<int> numbers;
-    for (const std::string& part : split(item, ':')) {
-      const auto number = whole_number(part, 0, largest_size);
-      if (!number)
-        throw refuse(fmt::format("'{}' is not a whole number from 0 to {}", part, largest_size));
-      numbers.push_back(*number);
-    }
-    if (numbers.size() == 1) numbers = {numbers[0], numbers[0], 1};
-    if (numbers.size() != 3) throw refuse(fmt::format("'{}' is not first:last:step", item));
-    const auto [first, last, step] = std::tuple(numbers[0], numbers[1], numbers[2]);
-    if (step == 0) throw refuse(fmt::format("'{}' never ends: its step is 0", item));
-    if (first > last) throw refuse(fmt::format("'{}' is empty: {} > {}", item, first, last));
-    for (std::int64_t size = first; size <= last; size += step) {
-      if (sizes.size() == most_sizes) throw refuse(fmt::format("more than {} sizes", most_sizes));
-      sizes.push_back(static_cast<int>(size));
-    }
-  }
+  for (const std::string& item : split(text, ','))
+    for_each_size(item, refuse, [&](int size) { add(sizes, size, refuse, "sizes"); });
   return sizes;
 }
 
 std::vector<Shape> parse_shapes(std::string_view text) {
-  const auto refuse = [&](const std::string& why) {
-    return Refusal(Exit::bad_usage, fmt::format("--shapes {}: {}", text, why));
-  };
+  const Refuser refuse{"--shapes", text};
   std::vector<Shape> shapes;
+  const auto add_shape = [&](Shape shape) { add(shapes, shape, refuse, "shapes"); };
   for (const std::string& item : split(text, ',')) {
     if (item.find('x') == std::string::npos) {
-      for (const int size : parse_sizes(item)) shapes.push_back({size, size, size});
+      for_each_size(item, refuse, [&](int size) { add_shape({size, size, size}); });
       continue;
     }
-    std::vector<int> numbers;
-    for (const std::string& part : split(item, 'x')) {
-      const auto number = whole_number(part, 0, largest_size);
-      if (!number)
-        throw refuse(fmt::format("'{}' is not a whole number from 0 to {}", part, largest_size));
-      numbers.push_back(*number);
-    }
+    const std::vector<int> numbers = numbers_in(item, 'x', refuse);
     if (numbers.size() != 3) throw refuse(fmt::format("'{}' is not MxNxK", item));
-    if (shapes.size() == most_sizes) throw refuse(fmt::format("more than {} shapes", most_sizes));
-    shapes.push_back({numbers[0], numbers[1], numbers[2]});
+    add_shape({numbers[0], numbers[1], numbers[2]});
   }
   return shapes;
 }

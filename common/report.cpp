@@ -273,6 +273,7 @@ void Report::add(const std::vector<Row>& rows) {
 }
 
 void Report::close() const {
+  if (options_.shapes.size() < 2 || duels_.empty()) return;
   std::vector<Line> lines = {{"kernel", "mean ratio", "smallest", "at", "shapes", "peer"}};
   for (const Duel& duel : duels_) {
     const auto smallest = std::min_element(duel.ratios.begin(), duel.ratios.end());
@@ -281,7 +282,6 @@ void Report::close() const {
                      fmt::format("{:.3f}", *smallest), show_shape(shape),
                      fmt::format("{}", duel.ratios.size()), duel.peer});
   }
-  if (options_.shapes.size() < 2 || duels_.empty()) return;
   fmt::print("\nRate over the peer's at all shapes, geometric mean and smallest:\n");
   print_table(lines);
 }

@@ -86,13 +86,12 @@ void attempt(std::vector<Row>& rows, const std::function<void()>& work) {
   }
 }
 
-BlasTerms padded(Shape shape, int pad, Element operands) {
-  const auto ld = [&](int columns) { return std::int64_t{columns} + pad; };
-  return {.lda = ld(shape.K), .ldb = ld(shape.N), .ldc = ld(shape.N), .operands = operands};
-}
-
 BlasTerms terms_of(const Options& options, Shape shape) {
-  return padded(shape, options.pad, options.step->operands);
+  const auto ld = [&](int columns) { return std::int64_t{columns} + options.pad; };
+  return {.lda = ld(shape.K),
+          .ldb = ld(shape.N),
+          .ldc = ld(shape.N),
+          .operands = options.step->operands};
 }
 
 void check(std::vector<Row>& rows, Backend& backend, Operands& operands, int threads) {
@@ -112,16 +111,14 @@ void check(std::vector<Row>& rows, Backend& backend, Operands& operands, int thr
   }
 }
 
-void check_exact(std::vector<Row>& rows, Backend& backend, int threads, int pad, Element operands) {
-  const Shape shape = rows.front().shape;
-  Operands integers(backend, shape, Init::integers, padded(shape, pad, operands));
+void check_exact(std::vector<Row>& rows, Backend& backend, const BlasTerms& terms, int threads) {
+  Operands integers(backend, rows.front().shape, Init::integers, terms);
   check(rows, backend, integers, threads);
 }
 
-void count(std::vector<Row>& rows, const std::vector<Step>& steps, int pad, Element operands) {
+void count(std::vector<Row>& rows, const std::vector<Step>& steps, const BlasTerms& terms) {
   const auto backend = open_backend(Device::emulator);
-  const Shape shape = rows.front().shape;
-  Operands integers(*backend, shape, Init::integers, padded(shape, pad, operands));
+  Operands integers(*backend, rows.front().shape, Init::integers, terms);
   for (Row& row : rows) {
     if (!row.well()) continue;
     for (const Step& step : steps)

@@ -55,9 +55,6 @@ void attempt(Row& row, const std::function<void()>& work);
 /// supports, the rows that were still well are skipped with that reason.
 void attempt(std::vector<Row>& rows, const std::function<void()>& work);
 
-/// Leading dimensions of rows that lie `pad` elements further apart than they are long.
-BlasTerms padded(Shape shape, int pad, Element operands);
-
 /// What the options say of leading dimensions and operands.
 BlasTerms terms_of(const Options& options, Shape shape);
 
@@ -65,12 +62,10 @@ BlasTerms terms_of(const Options& options, Shape shape);
 void check(std::vector<Row>& rows, Backend& backend, Operands& operands, int threads);
 
 /// The same on small integers, where every sum is exact and the result must be right to the bit.
-void check_exact(std::vector<Row>& rows, Backend& backend, int threads, int pad = 0,
-                 Element operands = Element::fp32);
+void check_exact(std::vector<Row>& rows, Backend& backend, const BlasTerms& terms, int threads);
 
 /// Runs the rows of a CPU step once more, as the emulator has them among `steps`, through the
 /// cache simulation.
-void count(std::vector<Row>& rows, const std::vector<Step>& steps, int pad = 0,
-           Element operands = Element::fp32);
+void count(std::vector<Row>& rows, const std::vector<Step>& steps, const BlasTerms& terms);
 
 }  // namespace gemm

@@ -11,7 +11,6 @@ int main(int argc, char** argv) {
   return run_program(argv[0], [&] {
     const auto options = parse({argv + 1, argv + argc}, steps());
     if (!options) return Exit::ok;  // --help or --list has been answered
-
     JsonFile json(options->json);
     const auto backend = open_backend(options->device);
     const Step& step = *options->step;
@@ -25,10 +24,11 @@ int main(int argc, char** argv) {
     for (const Shape shape : options->shapes) {
       std::vector<Row> rows = rows_of(*options, peers, shape, *backend);
       attempt(rows, [&] {
-        check_exact(rows, *backend, options->threads, options->pad, step.operands);
-        Operands operands(*backend, shape, options->init, terms_of(*options, shape));
+        const BlasTerms terms = terms_of(*options, shape);
+        check_exact(rows, *backend, terms, options->threads);
+        Operands operands(*backend, shape, options->init, terms);
         check(rows, *backend, operands, options->threads);
-        if (options->count) count(rows, steps(), options->pad, step.operands);
+        if (options->count) count(rows, steps(), terms);
         if (options->check_only) return;
         timer.measure(rows, *backend, [&](const std::string& doing) { report.progress(doing); });
       });

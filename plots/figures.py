@@ -467,6 +467,23 @@ REQUESTS = (
 )
 
 
+def hatched_bars(ax, places, values, height, series, label, show):
+    """Horizontal bars of one series, each with its value, as `show` writes it, at its end."""
+    ax.barh(
+        places,
+        values,
+        height=height,
+        color=COLOURS[series],
+        edgecolor="black",
+        linewidth=0.6,
+        hatch=HATCHES[series],
+        label=label,
+    )
+    for place, value in zip(places, values):
+        look = {"textcoords": "offset points", "va": "center", "fontsize": 7.5}
+        ax.annotate(show(value), (value, place), xytext=(3, 0), **look)
+
+
 def wavefronts(results: Results):
     """Step 12: how many passes of shared memory one request of a warp takes, by layout."""
     rows = results.select(lambda r: r.step == LAYOUTS and r.get("shared_load_requests"))
@@ -479,25 +496,7 @@ def wavefronts(results: Results):
     for kind, (counter, name) in enumerate(REQUESTS):
         values = [row.get(f"{counter}_wavefronts") / row.get(f"{counter}_requests") for row in rows]
         places = [place + (kind - 0.5) * height for place in range(len(rows))]
-        ax.barh(
-            places,
-            values,
-            height=height,
-            color=COLOURS[kind],
-            edgecolor="black",
-            linewidth=0.6,
-            hatch=HATCHES[kind],
-            label=name,
-        )
-        for place, value in zip(places, values):
-            ax.annotate(
-                significant(value),
-                (value, place),
-                xytext=(3, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=7.5,
-            )
+        hatched_bars(ax, places, values, height, kind, name, significant)
     ax.set_yticks(range(len(rows)), [row.kernel for row in rows])
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(left=0)
@@ -842,19 +841,7 @@ def cpu_ablation(results: Results):
         there = {row.kernel: row for row in rows if row.shape == shape}
         places = [names.index(name) + (series - (len(shapes) - 1) / 2) * height for name in there]
         ratios = [row.over(whole[shape]) for row in there.values()]
-        ax.barh(
-            places,
-            ratios,
-            height=height,
-            color=COLOURS[series],
-            edgecolor="black",
-            linewidth=0.6,
-            hatch=HATCHES[series],
-            label=show_shape(shape),
-        )
-        for place, ratio in zip(places, ratios):
-            look = {"textcoords": "offset points", "va": "center", "fontsize": 7.5}
-            ax.annotate(f"{ratio:.2f}", (ratio, place), xytext=(3, 0), **look)
+        hatched_bars(ax, places, ratios, height, series, show_shape(shape), "{:.2f}".format)
     ax.axvline(1, **PEAK_LINE)
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)

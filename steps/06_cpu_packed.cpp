@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -225,7 +226,7 @@ Block block_of(int k0, int K, int col0, int width) {
 int part(int total, int largest, int unit) {
   if (total <= largest) return std::max(total, 1);
   const int parts = ceil_div(total, largest);
-  return ceil_div(ceil_div(total, parts), unit) * unit;
+  return std::min(largest, ceil_div(ceil_div(total, parts), unit) * unit);
 }
 
 // Calls body(begin, length) for nearly equal parts of at most `largest`: never a lone last row.
@@ -275,13 +276,11 @@ void for_each_tile(Shape s, const Plan& plan, bool packed, Visit& visit) {
     }
 }
 
-// Copies K rows of `vectors` vectors to where they lie one behind the other.
-template <int vectors>
-void pack(int K, const float* B, Index ldb, float* packed) {
+// Copies K rows of NR columns to where they lie one behind the other.
+void pack_panel(int K, const float* B, Index ldb, float* packed) {
   for (int k = 0; k < K; ++k)
-    unroll<vectors>([&](auto v) {
-      store(packed + (Index{k} * vectors + v) * lanes, load(B + k * ldb + v * lanes));
-    });
+    unroll<NV>(
+        [&](auto v) { store(packed + Index{k} * NR + v * lanes, load(B + k * ldb + v * lanes)); });
 }
 
 class Multiply {
@@ -299,7 +298,7 @@ class Multiply {
             .A = nullptr,
             .lda = p_.lda,
             .B = nullptr,
-            .ldb = p_.ldb,
+            .ldb = 0,
             .C = nullptr,
             .ldc = p_.ldc,
             .last = block.last,
@@ -313,8 +312,7 @@ class Multiply {
   }
 
   void tile(const Block& block, int row, int rows, int panel) {
-    aim(block, row, panel * NR);
-    if (packed_) job_.ldb = NR;
+    aim(block, row, panel * NR, NR);
     // The panels of this strip share the rows of the next one out among them.
     const bool more = plan_.fetches_a && packed_ && row + rows + MR <= p_.shape.M;
     job_.next_rows = more && panel < MR ? ceil_div(MR - panel, block.panels) : 0;
@@ -323,21 +321,20 @@ class Multiply {
   }
 
   void narrow_tile(const Block& block, int row, int rows) {
-    aim(block, row, block.narrow());
+    aim(block, row, block.narrow(), block.vectors * lanes);
     job_.next_rows = 0;
-    if (packed_) job_.ldb = block.vectors * lanes;
     with_constant<NV>(block.vectors, [&](auto vectors) {
       (block.ragged() ? kernels<vectors, true> : kernels<vectors, false>)[rows - 1](job_);
     });
   }
 
   void columns(const Block& block, int row, int rows) {
-    aim(block, row, block.alone());
+    aim(block, row, block.alone(), block.columns);
+    // Copied in place as well, one column behind the other.
     job_.B = place(block, block.alone());
     job_.ldb = block.K;
     with_constant<most_columns>(block.columns,
                                 [&](auto columns) { column_kernels<columns>[rows - 1](job_); });
-    job_.ldb = p_.ldb;
   }
 
  private:
@@ -347,9 +344,11 @@ class Multiply {
     return room_ + Index{block.K} * (packed_ ? column : column - block.alone());
   }
 
-  void aim(const Block& block, int row, int column) {
+  // At a tile that is `width` columns wide.
+  void aim(const Block& block, int row, int column, int width) {
     job_.A = p_.A + row * p_.lda + block.k0;
     job_.B = packed_ ? place(block, column) : p_.B + block.k0 * p_.ldb + block.col0 + column;
+    job_.ldb = packed_ ? width : p_.ldb;
     job_.C = p_.C + row * p_.ldc + block.col0 + column;
     if (plan_.fetches_c) job_.next_c = job_.C;
   }
@@ -359,7 +358,7 @@ class Multiply {
     for (int k = 0; k < block.K; k += 4) {
       const int rows = std::min(4, block.K - k);
       for (int p = 0; p < block.panels; ++p)
-        pack<NV>(rows, B + k * p_.ldb + p * NR, p_.ldb, place(block, p * NR) + k * NR);
+        pack_panel(rows, B + k * p_.ldb + p * NR, p_.ldb, place(block, p * NR) + k * NR);
     }
     if (block.vectors == 0) return;
     B += block.narrow();
@@ -419,7 +418,7 @@ Tasks tasks_of(Shape s, int threads) {
   if (threads == 1 || work < 2 * worth_a_task) return {};
   const int wanted = static_cast<int>(std::min(4.0 * threads, work / worth_a_task));
   const int strips = ceil_div(s.M, MR), panels = ceil_div(s.N, NR);
-  Tasks best{std::min(strips, wanted), 1};
+  Tasks best;
   double least = std::numeric_limits<double>::infinity();
   for (int columns = 1; columns <= std::min(panels, wanted); ++columns) {
     // Few panels that do not share out evenly would leave some tasks twice as wide as others.
@@ -441,11 +440,6 @@ int this_thread() {
 #endif
 }
 
-// Where share `i` of `shares` begins: a multiple of `unit`, or the end.
-int edge(int total, int i, int shares, int unit) {
-  return static_cast<int>(std::min<Index>(total, Index{ceil_div(total, unit)} * i / shares * unit));
-}
-
 Run prepare(const Problem& p, const Plan& plan) {
   const Tasks tasks = tasks_of(p.shape, p.threads);
   const int threads = std::min(p.threads, tasks.count());
@@ -458,11 +452,11 @@ Run prepare(const Problem& p, const Plan& plan) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int i = 0; i < tasks.count(); ++i) {
       const int r = i / tasks.columns, c = i % tasks.columns;
-      const int row0 = edge(p.shape.M, r, tasks.rows, MR);
-      const int col0 = edge(p.shape.N, c, tasks.columns, NR);
+      const int row0 = share_begin(p.shape.M, r, tasks.rows, MR);
+      const int col0 = share_begin(p.shape.N, c, tasks.columns, NR);
       Problem mine = p;
-      mine.shape.M = edge(p.shape.M, r + 1, tasks.rows, MR) - row0;
-      mine.shape.N = edge(p.shape.N, c + 1, tasks.columns, NR) - col0;
+      mine.shape.M = share_begin(p.shape.M, r + 1, tasks.rows, MR) - row0;
+      mine.shape.N = share_begin(p.shape.N, c + 1, tasks.columns, NR) - col0;
       mine.A += row0 * p.lda;
       mine.B += col0;
       mine.C += row0 * p.ldc + col0;
@@ -531,11 +525,14 @@ std::vector<Kernel> rows() {
   without("reading in place", [](Plan& plan) { plan.packing = Packing::always; });
   without("fetching C", [](Plan& plan) { plan.fetches_c = false; });
   without("fetching A", [](Plan& plan) { plan.fetches_a = false; });
+  // Where NC is a panel or two, parts of it are the same width: a set has each of them once.
+  std::set<int> widths;
+  for (const int width : {NC / 4, NC / 2, NC, 2 * NC, 4 * NC})
+    widths.insert(std::max(1, width / NR) * NR);
   for (const int depth : {KC / 4, KC / 2, KC, 2 * KC})
-    for (const int width : {std::max(NR, NC / 4 / NR * NR), NC / 2 / NR * NR, NC, 2 * NC, 4 * NC})
-      if (width > 0)
-        all.push_back(row("KC=" + std::to_string(depth) + " NC=" + std::to_string(width),
-                          {.KC = depth, .NC = width}));
+    for (const int width : widths)
+      all.push_back(row("KC=" + std::to_string(depth) + " NC=" + std::to_string(width),
+                        {.KC = depth, .NC = width}));
   return all;
 }
 

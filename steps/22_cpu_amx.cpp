@@ -187,11 +187,11 @@ void write_c(Sums sums, int rows, int cols, float alpha, float beta, float* C, I
     for (int c = 0; c < cols; c += lanes) {
       const float* s = sums.at + r * sums.ld + c;
       float* to = C + r * ldc + c;
-      if (cols - c >= lanes)
-        store(to, beta == 0 ? alpha * load(s) : alpha * load(s) + beta * load(to));
-      else
-        for (int i = 0; i < cols - c; ++i)
-          to[i] = beta == 0 ? alpha * s[i] : alpha * s[i] + beta * to[i];
+      const int width = std::min(lanes, cols - c);
+      const bool whole = width == lanes;
+      Vector sum = alpha * (whole ? load(s) : load_first(s, width));
+      if (beta != 0) sum += beta * (whole ? load(to) : load_first(to, width));
+      whole ? store(to, sum) : store_first(to, sum, width);
     }
 }
 
@@ -309,21 +309,17 @@ void multiply_part(const Problem& p, const Blocking& t, const Buffers& buffers) 
 // A grid of parts, one for each thread, whose sides are shortest: each thread packs its own rows of
 // A and columns of B.
 std::vector<Part> parts_of(Shape s, int MR, int NR, int threads) {
-  const Index strips = ceil_div(s.M, MR), panels = ceil_div(s.N, NR);
   int down = 1;
   const auto side = [&](int n) { return double(s.M) / n + double(s.N) * n / threads; };
   for (int n = 2; n <= threads; ++n)
     if (threads % n == 0 && side(n) < side(down)) down = n;
   const int across = threads / down;
-  const auto first = [](Index panels, int width, int end, int i, int of) {
-    return static_cast<int>(std::min<Index>(panels * i / of * width, end));
-  };
   std::vector<Part> parts;
   for (int i = 0; i < threads; ++i) {
     const int r = i / across, c = i % across;
-    const int row0 = first(strips, MR, s.M, r, down), col0 = first(panels, NR, s.N, c, across);
-    parts.push_back({row0, first(strips, MR, s.M, r + 1, down) - row0, col0,
-                     first(panels, NR, s.N, c + 1, across) - col0});
+    const int row0 = share_begin(s.M, r, down, MR), col0 = share_begin(s.N, c, across, NR);
+    parts.push_back({row0, share_begin(s.M, r + 1, down, MR) - row0, col0,
+                     share_begin(s.N, c + 1, across, NR) - col0});
   }
   return parts;
 }

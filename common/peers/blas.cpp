@@ -26,32 +26,26 @@ template <typename T>
 using Gemm = void(int, int, int, int, int, int, float, const T*, int, const T*, int, float, float*,
                   int);
 
-Kernel sgemm(const Opened& opened) {
-  auto* const gemm = opened.library.require<Gemm<float>>("cblas_sgemm");
-  return peer_kernel(opened.name, [=, set_threads = opened.set_threads](const Problem& p) -> Run {
+// A multiplication of CBLAS, and which form of A and B it reads.
+template <typename T>
+Kernel cblas_kernel(std::string name, std::function<void()> set_threads, Gemm<T>* gemm,
+                    const T* Problem::*A, const T* Problem::*B) {
+  return peer_kernel(std::move(name), [=](const Problem& p) -> Run {
     set_threads();
     return {[=](Stream) {
       const auto [M, N, K] = p.shape;
-      gemm(row_major, no_transpose, no_transpose, M, N, K, p.alpha, p.A, leading_dimension(p.lda),
-           p.B, leading_dimension(p.ldb), p.beta, p.C, leading_dimension(p.ldc));
+      gemm(row_major, no_transpose, no_transpose, M, N, K, p.alpha, p.*A, leading_dimension(p.lda),
+           p.*B, leading_dimension(p.ldb), p.beta, p.C, leading_dimension(p.ldc));
     }};
   });
 }
 
-// The same of BF16, by the name that each library has for it; nothing where it has none.
+// BF16, by the name that each library has for it; nothing where it has none.
 std::optional<Kernel> bf16_gemm(const std::optional<Opened>& opened, const char* symbol) {
   auto* const gemm = opened ? opened->library.get<Gemm<bfloat16>>(symbol) : nullptr;
   if (!gemm) return std::nullopt;
-  return peer_kernel(opened->name + ", BF16",
-                     [=, set_threads = opened->set_threads](const Problem& p) -> Run {
-                       set_threads();
-                       return {[=](Stream) {
-                         const auto [M, N, K] = p.shape;
-                         gemm(row_major, no_transpose, no_transpose, M, N, K, p.alpha, p.A16,
-                              leading_dimension(p.lda), p.B16, leading_dimension(p.ldb), p.beta,
-                              p.C, leading_dimension(p.ldc));
-                       }};
-                     });
+  return cblas_kernel<bfloat16>(opened->name + ", BF16", opened->set_threads, gemm, &Problem::A16,
+                                &Problem::B16);
 }
 
 std::string threads_text(int threads) {
@@ -132,7 +126,9 @@ std::function<std::optional<Kernel>(int)> sgemm_of(std::optional<Opened> (*open)
   return [open](int threads) -> std::optional<Kernel> {
     const auto opened = open(threads);
     if (!opened) return std::nullopt;
-    return sgemm(*opened);
+    return cblas_kernel<float>(opened->name, opened->set_threads,
+                               opened->library.require<Gemm<float>>("cblas_sgemm"), &Problem::A,
+                               &Problem::B);
   };
 }
 
