@@ -168,8 +168,8 @@ plan() {
 # The rows of a step that keep all of its parts and the blocks of the model.
 whole='^(?!without|KC=)'
 
-# step_flags DEVICE STEP: prints the flags that a step is run with on a device. 1000 stands beside 1024 to show what a power
-# of two does to a cache; 127 and 4095 do not divide into tiles.
+# step_flags DEVICE STEP: prints the flags that a step is run with on a device. 1000 stands beside
+# 1024 to show what a power of two does to a cache; 127 and 4095 do not divide into tiles.
 step_flags() {
   case $1-$quick in
     padded-) echo --pad 16 --kernel "$whole" --sizes 256,512,1000,1024,1040 --repeats 3 ;;
@@ -216,7 +216,7 @@ run_steps() {
     current=
     case $status in
       0) say "verified in $(minutes $((SECONDS - began)))" ;;
-      3 | 4) say "skipped: $(tail -n 1 "$out/$result.txt")" ;;
+      3 | 4) say "skipped: $(tail -n 1 "$out/$result.txt" | sed 's/^ *skipped (\(.*\))$/\1/')" ;;
       *)
         failed+=("$step on the $on: exit status $status, $out/$result.txt")
         say "FAILED (exit status $status)"

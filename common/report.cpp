@@ -234,8 +234,13 @@ void Report::print(const std::vector<Row>& rows) const {
   if (options_.pad > 0) fmt::print("; rows padded by {}", options_.pad);
   fmt::print("\n");
 
+  // What keeps all rows from running is said once.
   const auto too_big = [](const Row& row) { return row.exit == Exit::no_memory; };
-  if (std::all_of(rows.begin(), rows.end(), too_big)) {
+  const auto as_first = [&](const Row& row) {
+    return row.exit == Exit::unsupported && row.trouble == rows.front().trouble;
+  };
+  if (std::all_of(rows.begin(), rows.end(), too_big) ||
+      std::all_of(rows.begin(), rows.end(), as_first)) {
     fmt::print("  {}\n", rows.front().trouble);
     return;
   }
