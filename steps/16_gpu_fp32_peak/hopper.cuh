@@ -1,0 +1,219 @@
+// The kernel for GPUs with a copy engine (compute capability 9.0): one warp feeds the others.
+#pragma once
+
+#include "common/cuda/tensor_map.hpp"
+#include "common/ptx.hpp"
+#include "common/workspace.hpp"
+#include "steps/16_gpu_fp32_peak/pack.cuh"
+#include "steps/16_gpu_fp32_peak/schedule.hpp"
+#include "steps/16_gpu_fp32_peak/thread_tile.hpp"
+
+namespace gemm {
+namespace {
+
+// How slices of A come to lie k by k. `packed`: A has been transposed before, and the copy engine
+// brings boxes of it. `on_the_way`: four warps copy A in place, 4 bytes at a time, to where they
+// belong.
+enum class FeedA { packed, on_the_way };
+
+// One producer warpgroup; the other warps multiply. setmaxnreg moves registers from the one to the
+// others: 128 * 24 + 256 * 240 <= 65536.
+constexpr int producer_threads = 128;
+
+// What the kernel is told besides its operands' place.
+struct HopperCall {
+  int M, N, K;
+  const float* A;
+  std::int64_t lda;
+  float* C;
+  std::int64_t ldc;
+  float alpha, beta;
+  Schedule schedule;
+  float* sums;  // a tile for each block: what it adds to a tile that another block finishes
+  unsigned* done;  // for each block: its sums are there
+};
+
+// Slices in flight: as many as a block's shared memory holds.
+template <FeedA feed, int BM, int BN, int BK, int stages>
+struct Ring {
+  // 4 floats apart, 8 k x 4 m of a warp's copies fall into 32 different banks.
+  static constexpr int lda = feed == FeedA::packed ? BM : BM + 4;
+  alignas(128) float As[stages][BK][lda];
+  alignas(128) float Bs[stages][BK][BN];
+  std::uint64_t full[stages], empty[stages];
+};
+
+// C = alpha * A * B + beta * C, row-major, K > 0; A packed (K x M) or in place, B any N whose rows
+// start at multiples of 16 bytes. A persistent grid: the schedule says who multiplies what.
+template <FeedA feed, LaneMap map, int BM, int BN, int BK, int stages, int WM, int WN, int TM,
+          int TN, int unrolled>
+__global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
+    hopper(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+           const __grid_constant__ HopperCall call) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr int LM = WM / TM, LN = WN / TN;  // lanes of a warp
+  constexpr int consumers = BM / TM * (BN / TN), warps = consumers / 32;
+  static_assert(BM % WM == 0 && BN % WN == 0 && BM / WM * (BN / WN) == warps,
+                "warp tiles cover the block tile exactly");
+  static_assert(BK % unrolled == 0 && unrolled % 2 == 0, "two fragments take turns");
+  using Slices = Ring<feed, BM, BN, BK, stages>;
+  extern __shared__ __align__(128) unsigned char shared[];
+  Slices& ring = *reinterpret_cast<Slices*>(shared);
+
+  const Schedule& schedule = call.schedule;
+  const int tid = threadIdx.x, lane = tid % 32;
+  const int warp = __shfl_sync(~0u, tid / 32, 0);  // the same for all lanes, and known to be
+  if (tid == 0) {
+    constexpr int arrivals = feed == FeedA::packed ? 1 : 1 + producer_threads;
+    for (int s = 0; s < stages; ++s) {
+      ptx::barrier_init(&ring.full[s], arrivals);
+      ptx::barrier_init(&ring.empty[s], warps);
+    }
+    ptx::fence_barrier_init();
+  }
+  __syncthreads();
+
+  Pieces pieces(schedule, blockIdx.x);
+  Piece piece;
+  int stage = 0, phase = 0;
+  const auto advance = [&] {
+    if (++stage == stages) stage = 0, phase ^= 1;
+  };
+
+  if (warp >= warps) {
+    // 1. global -> shared, as far ahead as there are free stages.
+    if constexpr (feed == FeedA::packed) {
+      ptx::give_back_registers<24>();
+      if (warp > warps || lane != 0) return;
+    } else {
+      ptx::give_back_registers<56>();
+    }
+    const auto feed_slice = [&](int row0, int col0, int k0) {
+      ptx::barrier_wait(&ring.empty[stage], phase ^ 1);  // the first round finds all stages free
+      std::uint64_t* const full = &ring.full[stage];
+      constexpr int b_bytes = BK * BN * 4, a_bytes = feed == FeedA::packed ? BK * BM * 4 : 0;
+      if (feed == FeedA::packed || tid == consumers) {
+        ptx::barrier_arrive_expecting(full, a_bytes + b_bytes);
+        ptx::copy_box(&ring.Bs[stage][0][0], &map_b, col0, k0, full);
+      }
+      if constexpr (feed == FeedA::packed) {
+        ptx::copy_box(&ring.As[stage][0][0], &map_a, row0, k0, full);
+      } else {
+        // A warp copies 8 k of 4 rows: whole sectors of A, and 32 banks of As.
+        constexpr int rows = producer_threads / 8;
+        const int t = tid - consumers, k = t % 8, m = t / 8;
+        const auto copy_all = [&](auto inside) {
+          const float* from = call.A + (row0 + m) * call.lda + k0 + k;
+          float* to = &ring.As[stage][k][m];
+#pragma unroll 1
+          for (int mm = 0; mm < BM; mm += rows, from += rows * call.lda, to += rows)
+#pragma unroll
+            for (int kk = 0; kk < BK; kk += 8) {
+              const bool valid = inside || (row0 + m + mm < call.M && k0 + k + kk < call.K);
+              ptx::copy_async4(to + kk * Slices::lda, valid ? from + kk : call.A, valid ? 4 : 0);
+            }
+        };
+        if (row0 + BM <= call.M && k0 + BK <= call.K)
+          copy_all(std::true_type{});
+        else
+          copy_all(std::false_type{});
+        ptx::barrier_arrive_after_copies(full);
+      }
+      advance();
+    };
+    while (pieces.next(piece)) {
+      const TilePlace at = place_of_tile(schedule, piece.tile);
+      for (int s = piece.slice0; s < piece.slice1; ++s) feed_slice(at.row * BM, at.col * BN, s * BK);
+    }
+    feed_slice(0, 0, schedule.slices * BK);  // zeros: the last fragments read ahead are of this
+    return;
+  }
+
+  // 2. shared -> registers -> outer products.
+  ptx::take_registers<feed == FeedA::packed ? 240 : 224>();
+  const LanePlace place = place_of<map, LM, LN>(lane);
+  const int tr = warp / (BN / WN) * WM + place.row * 4, tc = warp % (BN / WN) * WN + place.col * 4;
+  constexpr int lda = Slices::lda;
+  constexpr int steps = stages * BK / unrolled;  // of the whole ring
+  const float* const a0 = &ring.As[0][0][tr];
+  const float* const b0 = &ring.Bs[0][0][tc];
+  const float *As = a0, *Bs = b0;
+  int step = 0;
+
+  ThreadTile<TM, TN, LM, LN> tile;
+  ptx::barrier_wait(&ring.full[0], 0);
+  tile.read_all(0, As, Bs);
+  while (pieces.next(piece)) {
+    tile.clear();
+#pragma unroll 1
+    for (int s = piece.slice0; s < piece.slice1; ++s) {
+      // The next slice has arrived before this one is used, so that fragments are read ahead across
+      // the edge between them, and the loop over k has no barrier in it.
+      const int used = stage;
+      advance();
+      ptx::barrier_wait(&ring.full[stage], phase);
+#pragma unroll 1
+      for (int u = 0; u < BK / unrolled; ++u) {
+#pragma unroll
+        for (int k = 0; k < unrolled - 1; ++k)
+          tile.multiply(k % 2, As + (k + 1) * lda, Bs + (k + 1) * BN);
+        step = step + 1 == steps ? 0 : step + 1;
+        As = a0 + step * (unrolled * lda);
+        Bs = b0 + step * (unrolled * BN);
+        tile.multiply(1, As, Bs);
+      }
+      __syncwarp();
+      ptx::barrier_arrive(&ring.empty[used], lane == 0);
+    }
+
+    // 3. A tile that was cut: the block with its last slices adds what the others have, in the
+    //    order of k, and finishes it.
+    const bool finishes = piece.slice1 == schedule.slices;
+    if (!finishes || piece.slice0 > 0) {
+      constexpr int floats = BM * BN;
+      if (!finishes) {
+        float* const mine = call.sums + std::size_t(blockIdx.x) * floats + tid * 4;
+#pragma unroll
+        for (int i = 0; i < TM; ++i)
+#pragma unroll
+          for (int j = 0; j < TN; j += 4)
+            copy4(mine + (i * TN + j) * consumers, &tile.acc[i][j]);
+        __threadfence();
+        ptx::sync_some<1, consumers>();
+        if (tid == 0) ptx::store_release(&call.done[blockIdx.x], 1);
+        continue;
+      }
+      const int last = static_cast<int>(blockIdx.x) - 1;
+      for (int other = first_block_of(schedule, piece.tile, last); other <= last; ++other) {
+        if (schedule.share(other) == schedule.share(other + 1)) continue;
+        if (tid == 0) {
+          while (ptx::load_acquire(&call.done[other]) == 0) {
+          }
+          call.done[other] = 0;  // for the next launch
+        }
+        ptx::sync_some<1, consumers>();
+        const float* const theirs = call.sums + std::size_t(other) * floats + tid * 4;
+#pragma unroll
+        for (int i = 0; i < TM; ++i)
+#pragma unroll
+          for (int j = 0; j < TN; j += 4) {
+            const float4 sum =
+                *reinterpret_cast<const float4*>(theirs + (i * TN + j) * consumers);
+            tile.acc[i][j] += sum.x;
+            tile.acc[i][j + 1] += sum.y;
+            tile.acc[i][j + 2] += sum.z;
+            tile.acc[i][j + 3] += sum.w;
+          }
+      }
+    }
+
+    // 4. registers -> global.
+    const TilePlace at = place_of_tile(schedule, piece.tile);
+    tile.store(call.C, call.ldc, call.M, call.N, at.row * BM + tr, at.col * BN + tc, call.alpha,
+               call.beta);
+  }
+#endif
+}
+
+}  // namespace
+}  // namespace gemm

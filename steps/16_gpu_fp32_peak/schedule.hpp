@@ -1,0 +1,91 @@
+// Who multiplies what: the pieces of work of each block of a persistent grid.
+#pragma once
+
+#include <cstdint>
+
+#include "common/gemm.hpp"
+
+namespace gemm {
+
+/// A tile of C, and the slices of K [slice0, slice1) of it.
+struct Piece {
+  int tile, slice0, slice1;
+};
+
+/// How `blocks` blocks share the tiles of C. As many whole rounds of tiles as there are go one tile
+/// to a block. What is left would keep only some of the blocks busy: those tiles are cut along K
+/// into shares of equal length, one for each block ("stream-K": Osama et al., PPoPP 2023).
+struct Schedule {
+  int tiles_m, tiles_n, slices;
+  int whole;  ///< tiles that are not cut
+  int blocks;
+
+  constexpr int tiles() const { return tiles_m * tiles_n; }
+  /// Where the share of a block begins: in slices, counted over all tiles that are cut.
+  constexpr std::int64_t share(int block) const {
+    return std::int64_t{tiles() - whole} * slices * block / blocks;
+  }
+};
+
+constexpr Schedule schedule_of(Shape s, Tile t, int blocks, bool cut) {
+  const int tiles_m = ceil_div(s.M, t.BM), tiles_n = ceil_div(s.N, t.BN);
+  const int tiles = tiles_m * tiles_n;
+  return {tiles_m, tiles_n, ceil_div(s.K, t.BK), cut ? tiles / blocks * blocks : tiles, blocks};
+}
+
+/// The corner of a tile, in tiles. Blocks that run at the same time take tiles from a band of
+/// `band` rows, column by column: near each other, so that they share rows of A and columns of B in
+/// L2.
+struct TilePlace {
+  int row, col;
+};
+constexpr TilePlace place_of_tile(const Schedule& s, int tile) {
+  constexpr int band = 8;
+  const int row0 = tile / (band * s.tiles_n) * band, at = tile - row0 * s.tiles_n;
+  const int rows = s.tiles_m - row0 < band ? s.tiles_m - row0 : band;
+  return {row0 + at % rows, at / rows};
+}
+
+/// A block's pieces one after another: its whole tiles first, then its share from the end. From the
+/// end, because the block after this one waits for what this one adds to the tile that they share:
+/// so nobody waits for a block with a higher number, and those may start as late as they like.
+class Pieces {
+ public:
+  __host__ __device__ Pieces(const Schedule& schedule, int block)
+      : schedule_(schedule),
+        tile_(block),
+        begin_(schedule.share(block)),
+        end_(schedule.share(block + 1)) {}
+
+  /// False when there is no more.
+  __host__ __device__ bool next(Piece& piece) {
+    const int slices = schedule_.slices;
+    if (tile_ < schedule_.whole) {
+      piece = {tile_, 0, slices};
+      tile_ += schedule_.blocks;
+      return true;
+    }
+    if (begin_ == end_) return false;
+    const int cut = static_cast<int>((end_ - 1) / slices);
+    const std::int64_t first = std::int64_t{cut} * slices;
+    piece = {schedule_.whole + cut, static_cast<int>(begin_ > first ? begin_ - first : 0),
+             static_cast<int>(end_ - first)};
+    end_ = first + piece.slice0;
+    return true;
+  }
+
+ private:
+  const Schedule& schedule_;
+  int tile_;
+  std::int64_t begin_, end_;
+};
+
+/// The first of the blocks that share a tile which is cut.
+constexpr int first_block_of(const Schedule& s, int tile, int last_block) {
+  const std::int64_t first = std::int64_t{tile - s.whole} * s.slices;
+  int block = last_block;
+  while (s.share(block) > first) --block;
+  return block;
+}
+
+}  // namespace gemm
