@@ -43,6 +43,8 @@ Run run_portable(const Problem& p, int splits) {
   if (splits == 1) return launch(kernel, grid, call);
   const auto parts = std::make_shared<Workspace>(std::size_t(splits) * M * N);
   call.C = parts->data();
+  call.ldc = N, call.part_pitch = std::int64_t{M} * N;
+  call.alpha = 1, call.beta = 0;
   const Run multiply = launch(kernel, grid, call);
   const Run sum = launch(sum_parts, {(std::int64_t{M} * N + sum_threads - 1) / sum_threads, sum_threads}, M, N, splits,
                          static_cast<const float*>(parts->data()), p.C, p.ldc, p.alpha, p.beta);

@@ -170,14 +170,15 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
     //    order of k, and finishes it.
     const bool finishes = piece.slice1 == schedule.slices;
     if (!finishes || piece.slice0 > 0) {
+      // Float by float: four at once would need accumulators in four registers that follow each
+      // other, and the FMAs of the loop above would then meet in one bank of the register file.
       constexpr int floats = BM * BN;
       if (!finishes) {
-        float* const mine = call.sums + std::size_t(blockIdx.x) * floats + tid * 4;
+        float* const mine = call.sums + std::size_t(blockIdx.x) * floats + tid;
 #pragma unroll
         for (int i = 0; i < TM; ++i)
 #pragma unroll
-          for (int j = 0; j < TN; j += 4)
-            copy4(mine + (i * TN + j) * consumers, &tile.acc[i][j]);
+          for (int j = 0; j < TN; ++j) mine[(i * TN + j) * consumers] = tile.acc[i][j];
         __threadfence();
         ptx::sync_some<1, consumers>();
         if (tid == 0) ptx::store_release(&call.done[blockIdx.x], 1);
@@ -192,18 +193,11 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
           call.done[other] = 0;  // for the next launch
         }
         ptx::sync_some<1, consumers>();
-        const float* const theirs = call.sums + std::size_t(other) * floats + tid * 4;
+        const float* const theirs = call.sums + std::size_t(other) * floats + tid;
 #pragma unroll
         for (int i = 0; i < TM; ++i)
 #pragma unroll
-          for (int j = 0; j < TN; j += 4) {
-            const float4 sum =
-                *reinterpret_cast<const float4*>(theirs + (i * TN + j) * consumers);
-            tile.acc[i][j] += sum.x;
-            tile.acc[i][j + 1] += sum.y;
-            tile.acc[i][j + 2] += sum.z;
-            tile.acc[i][j + 3] += sum.w;
-          }
+          for (int j = 0; j < TN; ++j) tile.acc[i][j] += theirs[(i * TN + j) * consumers];
       }
     }
 

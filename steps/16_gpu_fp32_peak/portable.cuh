@@ -13,7 +13,7 @@ namespace gemm {
 namespace {
 
 // What the kernel is told. With `splits` > 1 that many blocks share a tile, each takes a part of K,
-// and C is M x N sums of each part, one part after another, still without alpha and beta.
+// and C is a matrix for each part, `part_pitch` elements apart.
 struct PortableCall {
   int M, N, K;
   const float* A;
@@ -23,7 +23,8 @@ struct PortableCall {
   float* C;
   std::int64_t ldc;
   float alpha, beta;
-  int splits;
+  int splits = 1;
+  std::int64_t part_pitch = 0;
 };
 
 // C = alpha * A * B + beta * C, row-major, any M, N, K >= 0, any leading dimensions and addresses. B
@@ -100,10 +101,8 @@ __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall c
   }
 
   // 3. registers -> global.
-  if (call.splits > 1)
-    tile.store(call.C + std::int64_t(part) * M * N, N, M, N, row0 + tr, col0 + tc, 1, 0);
-  else
-    tile.store(call.C, call.ldc, M, N, row0 + tr, col0 + tc, call.alpha, call.beta);
+  tile.store(call.C + part * call.part_pitch, call.ldc, M, N, row0 + tr, col0 + tc, call.alpha,
+             call.beta);
 }
 
 // C = alpha * (the sum of `splits` dense M x N matrices, in their order) + beta * C.
