@@ -11,8 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "plots"))
 
+import counters  # noqa: E402
 import draw  # noqa: E402
 import figures  # noqa: E402
+import profile_steps  # noqa: E402
 import tables  # noqa: E402
 from results import Missing, Results  # noqa: E402
 from style import plt, significant, spread_out  # noqa: E402
@@ -467,6 +469,95 @@ class Drawing(PlotsTest):
         self.assertEqual(drawn, {"ladder_gpu"})
         self.assertIn("predicted_counted", missing)
         self.assertIn("roofline_gpu: the ceilings", said)
+
+
+# Nsight Compute and a step, as far as profile_steps.py sees them. "two kernels" launches a kernel
+# that packs before the one that multiplies.
+FAKE_NCU = """#!/bin/sh
+while [ "$1" != --log-file ]; do shift; done
+log=$2 row=$(echo "$*" | sed 's/.*--kernel ^//; s/[$]$//; s/[\\\\]//g')
+launch() {
+  echo "\\"$1\\",\\"7\\",\\"$2<(int)8, 8>(int, const float *)\\",\\"(256, 1, 1)\\",\\"(4, 1, 1)\\",\\"$3\\",\\"$4\\",\\"$5\\",\\"n/a\\""
+}
+[ ! "$FORBIDDEN" ] || { echo "==ERROR== ERR_NVGPUCTRPERM - no permission" >"$log"; exit 1; }
+case $row in
+  *wrong*) echo "  $row  FAILED: C[0,0] is 1, expected 2"; exit 1 ;;
+  *refused*) echo "  skipped (needs sm_90)"; echo "==ERROR== The application returned an error code (3)." >"$log"; exit 3 ;;
+esac
+echo "  $row  verified (exact)"
+{
+  echo "==PROF== Connected to process 7 (/somewhere/step)"
+  echo '"ID","Process ID","Kernel Name","Block Size","Grid Size","dram__bytes.sum","gpu__time_duration.sum","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","lts__t_bytes.sum"'
+  echo '"","","","","","byte","ns","inst","byte"'
+  for operands in 1 2; do
+    case $row in *two*) launch 0 pack "${operands}00" 10 4 ;; esac
+    launch 1 "void main" "${operands},000" 30 2
+    launch 2 "gemm::reference_kernel" 5 5 5
+  done
+  echo "==PROF== Disconnected from process 7"
+} >"$log"
+"""
+FAKE_STEP = """#!/bin/sh
+cat <<'END'
+11_gpu_register_tiling on gpu: a title
+  one kernel, 8x8 (plain)
+  two kernels
+ROWS11_gpu_register_tiling on emulator: a title
+  for the emulator alone
+END
+"""
+
+
+class Profiling(PlotsTest):
+    STEP = "11_gpu_register_tiling"
+
+    def profile(self, rows="", forbidden=""):
+        """Runs profile_steps.py with a fake ncu; returns its exit status and what was said."""
+        programs = {"ncu": FAKE_NCU.replace("$FORBIDDEN", forbidden)}
+        programs[self.STEP] = FAKE_STEP.replace("ROWS", rows)
+        for name, text in programs.items():
+            (self.root / name).write_text(text, encoding="utf-8")
+            (self.root / name).chmod(0o755)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            flags = ["--ncu", str(self.root / "ncu"), "--steps", str(self.root)]
+            status = profile_steps.main([*flags, str(self.machine), self.STEP])
+        return status, said.getvalue()
+
+    def test_each_row_is_profiled_on_the_operands_that_are_timed(self):
+        status, said = self.profile()
+        self.assertEqual(status, 0, said)
+        one, two = counters.read(self.machine, self.STEP)
+        self.assertEqual((one.row, one.size), ("one kernel, 8x8 (plain)", 4096))
+        self.assertEqual(one.total(counters.MEMORY_BYTES), 2000)
+        self.assertEqual(one.intensity("memory"), 2 * 4096**3 / 2000)
+        self.assertIsNone(one.total(counters.L2_BYTES))
+        self.assertIsNone(one.intensity("L2"))
+        self.assertIn("2 of 2 rows profiled", said)
+        self.assertEqual(len(two.launches), 2)
+
+    def test_several_kernels_of_a_row_are_summed_and_weighted_by_time(self):
+        self.profile()
+        _, two = counters.read(self.machine, self.STEP)
+        self.assertEqual(two.total(counters.MEMORY_BYTES), 2200)
+        self.assertEqual(two.stalls(), [("barrier", (10 * 4 + 30 * 2) / 40)])
+
+    def test_a_row_that_is_wrong_or_refused_is_named_and_the_others_are_kept(self):
+        status, said = self.profile(rows="  wrong\n  refused\n")
+        self.assertEqual(status, 1)
+        self.assertIn("2 of 4 rows profiled", said)
+        self.assertIn("wrong: wrong  FAILED: C[0,0] is 1, expected 2", said)
+        self.assertIn("refused: skipped (needs sm_90)", said)
+        self.assertEqual(len(counters.read(self.machine, self.STEP)), 2)
+
+    def test_counters_that_may_not_be_read_are_one_line_and_exit_status_3(self):
+        status, said = self.profile(forbidden="yes")
+        self.assertEqual(status, 3)
+        self.assertIn("ERR_NVGPUCTRPERM): run this as root", said)
+        self.assertEqual(list(self.machine.glob("*.ncu.csv")), [])
+
+    def test_a_row_is_named_to_a_step_by_an_expression_that_only_it_matches(self):
+        self.assertEqual(profile_steps.only("a (b), c+d"), r"^a \(b\), c\+d$")
 
 
 class Tables(PlotsTest):
