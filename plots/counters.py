@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from results import Missing
+from results import Missing, Results, Row
 
 TIME = "gpu__time_duration.sum"
 MEMORY_BYTES = "dram__bytes.sum"
-L2_BYTES = "lts__t_bytes.sum"
+L1_SECTORS = "lts__t_sectors_srcunit_tex.sum"  # of L2, that an L1 asked for or wrote
 SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 SHARED_LOADS = "smsp__inst_executed_op_shared_ld.sum"
 SHARED_STORES = "smsp__inst_executed_op_shared_st.sum"
@@ -34,7 +34,7 @@ STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.r
 METRICS = (
     TIME,
     MEMORY_BYTES,
-    L2_BYTES,
+    L1_SECTORS,
     SHARED_WAVEFRONTS,
     SHARED_LOADS,
     SHARED_STORES,
@@ -48,7 +48,9 @@ METRICS = (
     r"regex:smsp__average_warps_issue_stalled_.*_per_issue_active\.ratio",
 )
 
-WAVEFRONT_BYTES = 128  # 32 banks of 4 bytes, whether all are asked or not
+# What moves bytes to and from each memory, and how many each time. A wavefront takes all 32 banks of
+# 4 bytes, whether all are asked or not.
+MOVED = {"L2": (L1_SECTORS, 32), "memory": (MEMORY_BYTES, 1), "shared": (SHARED_WAVEFRONTS, 128)}
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class Profile:
 
     def ratio(self, part: str, whole: str) -> Optional[float]:
         """One sum over another; None where one was not read, or there is nothing to divide by."""
-        return self.total(part) / self.total(whole) if self.total(part) and self.total(whole) else None
+        parts, wholes = self.total(part), self.total(whole)
+        return parts / wholes if parts is not None and wholes else None
 
     def per_fma(self, metric: str) -> Optional[float]:
         """A sum, for each FMA of a whole warp."""
@@ -88,14 +91,10 @@ class Profile:
         return None if total is None else total / (self.flops / 2 / 32)
 
     def intensity(self, memory: str) -> Optional[float]:
-        """FLOP per byte moved: "memory", "L2", or "shared", whole wavefronts there."""
-        metric, unit = {
-            "memory": (MEMORY_BYTES, 1),
-            "L2": (L2_BYTES, 1),
-            "shared": (SHARED_WAVEFRONTS, WAVEFRONT_BYTES),
-        }[memory]
+        """FLOP per byte moved from and to a memory of MOVED; None where none was, or nobody read it."""
+        metric, bytes_each = MOVED[memory]
         moved = self.total(metric)
-        return self.flops / (moved * unit) if moved else None
+        return self.flops / (moved * bytes_each) if moved else None
 
     def stalls(self) -> list:
         """(reason, warps that wait for it per instruction issued), the most frequent first.
@@ -136,6 +135,22 @@ def read(directory: Path, step: str) -> list:
     if not runs:
         raise Missing(f"{path.name} holds no launches")
     return [Profile(row, size, tuple(launches)) for (row, size), launches in runs.items()]
+
+
+def of_row(results: Results, row: Row) -> Optional[Profile]:
+    """The profile of a row at its shape, where there is one."""
+    try:
+        profiles = read(results.directory, row.step)
+    except Missing:
+        return None
+    same = [p for p in profiles if p.row == row.kernel and (p.size,) * 3 == row.shape]
+    return same[0] if same else None
+
+
+def to_show(results: Results, step: str) -> Profile:
+    """The profile of a step's best row, or where that was not profiled, of the fastest that was."""
+    fastest = min(read(results.directory, step), key=lambda profile: profile.total(TIME))
+    return of_row(results, results.best(step, "gpu")) or fastest
 
 
 def launches_of(report: str) -> tuple:

@@ -38,7 +38,8 @@ class Failed(Exception):
 
 
 def run(command: list) -> subprocess.CompletedProcess:
-    return subprocess.run([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    words = [str(word) for word in command]
+    return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def last_line(text: str) -> str:
@@ -168,8 +169,8 @@ def main(arguments=None) -> int:
         ]
     except Refused:
         print(
-            f"\nprofile_steps.py: the driver keeps counters for administrators ({FORBIDDEN}): run this "
-            "as root (in a container with --cap-add=SYS_ADMIN), or see docs/harness.md#counters",
+            f"\nprofile_steps.py: the driver shows counters to administrators alone ({FORBIDDEN}): "
+            "run this as root, or see docs/harness.md#counters-of-the-hardware",
             file=sys.stderr,
         )
         return 3

@@ -487,8 +487,8 @@ esac
 echo "  $row  verified (exact)"
 {
   echo "==PROF== Connected to process 7 (/somewhere/step)"
-  echo '"ID","Process ID","Kernel Name","Block Size","Grid Size","dram__bytes.sum","gpu__time_duration.sum","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","lts__t_bytes.sum"'
-  echo '"","","","","","byte","ns","inst","byte"'
+  echo '"ID","Process ID","Kernel Name","Block Size","Grid Size","dram__bytes.sum","gpu__time_duration.sum","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","lts__t_sectors_srcunit_tex.sum"'
+  echo '"","","","","","byte","ns","inst","sector"'
   for operands in 1 2; do
     case $row in *two*) launch 0 pack "${operands}00" 10 4 ;; esac
     launch 1 "void main" "${operands},000" 30 2
@@ -531,7 +531,7 @@ class Profiling(PlotsTest):
         self.assertEqual((one.row, one.size), ("one kernel, 8x8 (plain)", 4096))
         self.assertEqual(one.total(counters.MEMORY_BYTES), 2000)
         self.assertEqual(one.intensity("memory"), 2 * 4096**3 / 2000)
-        self.assertIsNone(one.total(counters.L2_BYTES))
+        self.assertIsNone(one.total(counters.L1_SECTORS))
         self.assertIsNone(one.intensity("L2"))
         self.assertIn("2 of 2 rows profiled", said)
         self.assertEqual(len(two.launches), 2)
@@ -643,24 +643,70 @@ class Tables(PlotsTest):
         page = self.block("misses 01_cpu_naive invented")
         self.assertIn("*01 naive was not run through the cache simulation on invented.*", page)
 
-    def test_counters_are_per_fma_of_a_warp(self):
-        names = {
-            "gpu__time_duration.sum": "1,000",
-            "dram__bytes.sum": "1,048,576",
-            "lts__t_bytes.sum": "4,000,000,000",
-            "smsp__inst_executed_op_shared_ld.sum": "65,536",
-            "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "131,072",
-            "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed": "93.75",
-            "smsp__issue_active.avg.pct_of_peak_sustained_elapsed": "41.5",
-            "sm__warps_active.avg.pct_of_peak_sustained_active": "100",
+    def write_counters(self, step, launches, **more):
+        """A file of counters of 128^3; launches: (row, share of each number)."""
+        numbers = {
+            counters.TIME: 1000,
+            counters.MEMORY_BYTES: 2**20,
+            counters.L1_SECTORS: 2**17,
+            counters.SHARED_LOADS: 65536,
+            counters.LOAD_WAVEFRONTS: 131072,
+            counters.SHARED_WAVEFRONTS: 2**18,
+            counters.BANK_CONFLICTS: 2**16,
+            counters.PIPE_BUSY: 93.75,
+            **more,
         }
-        lines = [["row", "size", *names], ["", "", *names], ["16x16", "128", *names.values()]]
-        with (self.machine / "09_gpu_square_tiling.ncu.csv").open("w", newline="") as file:
+        lines = [["row", "size", *numbers], ["", "", *numbers]]
+        for row, share in launches:
+            parts = {n: v if "pct" in n else share * v for n, v in numbers.items()}
+            lines.append([row, 128, *(f"{value:,}" for value in parts.values())])
+        with (self.machine / f"{step}.ncu.csv").open("w", newline="") as file:
             csv.writer(file).writerows(lines)
-        page = self.block("counters invented 09_gpu_square_tiling")
-        # 128^3 / 32 = 65536 FMAs of a warp; 2 * 128^3 FLOP over 2^20 bytes.
-        self.assertIn("| 16x16 | 1.00 | 2.00 | 93.8 % | 41.5 % | 100 % |", page)
-        self.assertIn("| 4.00 |", page)
+
+    def test_counters_show_flop_per_byte_predicted_counted_and_measured(self):
+        step, name, tile = GPU_ROWS[2][:3]
+        shape = (128,) * 3
+        predicted = tile_counters(shape, tile)
+        small = tile_counters((64,) * 3, tile)
+        small.update({f"counted_{k}": v for k, v in small.items() if "ed" in k})
+        words = context(step, "gpu", [], 0)
+        write_file(self.machine, "a.json", words, runs(step, name, shape, 1.0, predicted))
+        counted = runs(step, name, (64,) * 3, 1.0, small, repeats=1)
+        write_file(self.machine, "b.json", {**words, "device": "emulator"}, counted)
+        self.write_counters(step, [(name, 1), ("another row", 0.5)])
+        page = self.block(f"counters invented {step}")
+        # T = 16: 2 K FLOP for 4 (2 K / T + 1) bytes. 2 * 128^3 FLOP over 2^22, 2^20 and 2^25 bytes.
+        self.assertIn("| 16x16x16 | 3.76 | 3.56 | 1.00 | 21.3 | 4.00 | 0.235 | 0.235 | 0.125 |", page)
+        self.assertIn("Counted: by the emulator at 64, to the byte what it predicts there.", page)
+        # 128^3 / 32 = 65536 FMAs of a warp.
+        self.assertIn("| 1.00 | 2.00 | 2.00 | 25 % | 93.8 % |\n", page)
+
+    def test_counters_of_several_kernels_and_the_leading_stalls(self):
+        step, name = GPU_ROWS[2][:2]
+        words = context(step, "gpu", [], 0)
+        other = runs(step, "not profiled", (128,) * 3, 1.0, tile_counters((128,) * 3, (16,) * 5))
+        write_file(self.machine, "a.json", words, other)
+        stalls = {"selected": 1, "barrier": 4, "wait": 2, "long_scoreboard": 8, "sleeping": 1}
+        stalls["barrier_not_issued"] = 16
+        form = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+        more = {form.format(reason): value for reason, value in stalls.items()}
+        self.write_counters(step, [(name, 0.5), (name, 0.5), ("slower", 2)], **more)
+        page = self.block(f"counters invented {step}")
+        self.assertIn(f"| {name} | 1.00 | 4.00 | 0.125 |", page)
+        self.assertIn("| long scoreboard 4.0, barrier 2.0, wait 1.0 |", page)
+        self.assertIn("Of several kernels, sums", page)
+
+    def test_what_an_older_file_of_counters_lacks_is_no_number(self):
+        step, name, tile = GPU_ROWS[2][:3]
+        shape = (128,) * 3
+        words = context(step, "gpu", [], 0)
+        write_file(self.machine, "a.json", words, runs(step, name, shape, 1, tile_counters(shape, tile)))
+        lines = [["row", "size", counters.TIME, counters.REGISTERS], [""] * 4, [name, 128, 5, "n/a"]]
+        with (self.machine / f"{step}.ncu.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+        page = self.block(f"counters invented {step}")
+        self.assertIn("| row | global, predicted | memory, at most | shared, predicted |", page)
+        self.assertIn("| 16x16x16 | 3.76 | 21.3 | 0.235 |", page)
 
     def test_inline_values(self):
         write_gpu(self.machine)
