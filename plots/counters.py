@@ -48,8 +48,8 @@ METRICS = (
     r"regex:smsp__average_warps_issue_stalled_.*_per_issue_active\.ratio",
 )
 
-# What moves bytes to and from each memory, and how many each time. A wavefront takes all 32 banks of
-# 4 bytes, whether all are asked or not.
+# What moves bytes to and from each memory, and how many each time. A wavefront takes all 32 banks
+# of 4 bytes, whether all are asked or not.
 MOVED = {"L2": (L1_SECTORS, 32), "memory": (MEMORY_BYTES, 1), "shared": (SHARED_WAVEFRONTS, 128)}
 
 
@@ -91,7 +91,7 @@ class Profile:
         return None if total is None else total / (self.flops / 2 / 32)
 
     def intensity(self, memory: str) -> Optional[float]:
-        """FLOP per byte moved from and to a memory of MOVED; None where none was, or nobody read it."""
+        """FLOP per byte moved from and to a memory of MOVED; None where none was, or none read."""
         metric, bytes_each = MOVED[memory]
         moved = self.total(metric)
         return self.flops / (moved * bytes_each) if moved else None

@@ -57,6 +57,8 @@ def rows_of(program: Path) -> list:
             on_gpu = " on gpu: " in line
         elif on_gpu:
             rows.append(line.strip())
+    if not rows:
+        raise Failed(f"{program} was built without GPU code")
     return rows
 
 

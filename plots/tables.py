@@ -269,13 +269,17 @@ def counters_table(reference: Reference, page: Path, machine: str, *steps: str) 
         ["step", "row", *INTENSITIES],
         [names[s] + intensity_cells(results, s, profiles[s], counted[s]) for s in steps],
     )
-    note = f"FLOP/byte, M = N = K = {where}. Predicted: requested, says the model"
-    lines += ["", f"*{note}{agreement([row for row in counted.values() if row])}. Moved: {MOVED}*", ""]
+    note = f"FLOP/byte, M = N = K = {where}. Predicted: bytes requested, by the model"
+    note += agreement([row for row in counted.values() if row])
+    note += ". Moved: Nsight Compute, in one run; of shared memory, whole wavefronts."
+    lines += ["", f"*{note}*", ""]
     lines += table(["step", *BUSY], [names[s][:1] + busy_cells(profiles[s]) for s in steps])
-    note = "Stalls: warps of a scheduler that wait for it, for each instruction issued."
+    note = "Nsight Compute, the same runs."
+    if any(profile.stalls() for profile in profiles.values()):
+        note += " Stalls: warps of a scheduler that wait for it, for each instruction issued."
     if any(len(profile.launches) > 1 for profile in profiles.values()):
         note += " Of several kernels, sums, or means over their time."
-    return lines + ["", f"*Nsight Compute, the same runs. {note}*"]
+    return lines + ["", f"*{note}*"]
 
 
 INTENSITIES = ["global, predicted", "counted", "L2, moved", "memory, at most", "memory, moved"]
@@ -284,18 +288,15 @@ BUSY = ["shared loads / FMA", "wavefronts / FMA", "/ load", "/ store", "of them 
 BUSY += ["load/store pipe busy", "issue slots busy", "warps active", "registers", "leading stalls"]
 
 
-MOVED = "Nsight Compute, in one run; of shared memory, whole wavefronts."
-
-
 def agreement(counted: list) -> str:
-    """At what size the emulator counted, where K and so the share of C differ, and what it found."""
+    """At what smaller size the emulator counted, and whether the model agrees with it there."""
     if not counted:
         return ""
     sizes = " / ".join(str(size) for size in sorted({row.shape[0] for row in counted}))
-    pairs = [(row.bytes(m), row.bytes(m, "counted_")) for row in counted for m in ("global", "shared")]
-    agree = all(predicted == found for predicted, found in pairs)
-    found = "to the byte what it predicts there" if agree else "not always what it predicts there"
-    return f". Counted: by the emulator at {sizes}, {found}"
+    memories = ("global", "shared")
+    agree = all(row.bytes(m) == row.bytes(m, "counted_") for row in counted for m in memories)
+    found = "to the byte" if agree else "not always"
+    return f". Counted: by the emulator at {sizes}, {found} what the model predicts there"
 
 
 def counted_like(results: Results, step: str, profile: counters.Profile) -> Row | None:

@@ -4,6 +4,8 @@ import contextlib
 import csv
 import io
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -451,6 +453,24 @@ class Drawing(PlotsTest):
         best = results.best("06_cpu_packed")
         self.assertEqual(results.peer_of(best).kernel, "OpenBLAS 1 Zen, 1 thread")
 
+    def test_a_roofline_joins_what_hardware_moved_to_what_is_requested(self):
+        write_gpu(self.machine)
+        results = Results(self.machine)
+        row = results.best("11_gpu_register_tiling")
+        lines = [["row", "size", counters.TIME, counters.MEMORY_BYTES], [""] * 4]
+        lines.append([row.kernel, row.shape[0], 5, int(row.flops / 300)])
+        with (self.machine / f"{row.step}.ncu.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+        figure, caption = figures.roofline(results, "gpu")
+        drawn = figure.axes[0].get_lines()
+        marks = [line for line in drawn if line.get_markerfacecolor() == figures.LIGHT]
+        joined = [line for line in drawn if list(line.get_xdata())[:1] == [row.intensity("global")]]
+        self.assertAlmostEqual(marks[0].get_xdata()[0], 300, places=3)
+        self.assertAlmostEqual(joined[-1].get_xdata()[1], 300, places=3)
+        self.assertIn("moved from and to memory", [line.get_label() for line in drawn])
+        self.assertIn("read by Nsight Compute", caption)
+        self.assertNotIn("moved", str([line.get_label() for line in figure.axes[1].get_lines()]))
+
     def test_redrawing_gives_the_same_bytes(self):
         write_gpu(self.machine)
         for path in self.machine.glob("*.json"):
@@ -498,6 +518,8 @@ echo "  $row  verified (exact)"
 } >"$log"
 """
 FAKE_STEP = """#!/bin/sh
+for last; do :; done
+case $* in *--json*) cp "$0.json" "$last"; exit ;; esac
 cat <<'END'
 11_gpu_register_tiling on gpu: a title
   one kernel, 8x8 (plain)
@@ -511,7 +533,7 @@ END
 class Profiling(PlotsTest):
     STEP = "11_gpu_register_tiling"
 
-    def profile(self, rows="", forbidden=""):
+    def profile(self, *flags, rows="", forbidden=""):
         """Runs profile_steps.py with a fake ncu; returns its exit status and what was said."""
         programs = {"ncu": FAKE_NCU.replace("$FORBIDDEN", forbidden)}
         programs[self.STEP] = FAKE_STEP.replace("ROWS", rows)
@@ -520,8 +542,8 @@ class Profiling(PlotsTest):
             (self.root / name).chmod(0o755)
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            flags = ["--ncu", str(self.root / "ncu"), "--steps", str(self.root)]
-            status = profile_steps.main([*flags, str(self.machine), self.STEP])
+            where = ["--ncu", str(self.root / "ncu"), "--steps", str(self.root)]
+            status = profile_steps.main([*flags, *where, str(self.machine), self.STEP])
         return status, said.getvalue()
 
     def test_each_row_is_profiled_on_the_operands_that_are_timed(self):
@@ -535,6 +557,15 @@ class Profiling(PlotsTest):
         self.assertIsNone(one.intensity("L2"))
         self.assertIn("2 of 2 rows profiled", said)
         self.assertEqual(len(two.launches), 2)
+
+    def test_quick_profiles_the_fastest_row_alone(self):
+        entries = runs(self.STEP, "one kernel, 8x8 (plain)", (4096,) * 3, 1.0, {})
+        entries += runs(self.STEP, "two kernels", (4096,) * 3, 2.0, {})
+        write_file(self.root, f"{self.STEP}.json", context(self.STEP, "gpu", [], 0), entries)
+        status, said = self.profile("--quick")
+        self.assertEqual(status, 0, said)
+        rows = [profile.row for profile in counters.read(self.machine, self.STEP)]
+        self.assertEqual(rows, ["two kernels"])
 
     def test_several_kernels_of_a_row_are_summed_and_weighted_by_time(self):
         self.profile()
@@ -555,6 +586,23 @@ class Profiling(PlotsTest):
         self.assertEqual(status, 3)
         self.assertIn("ERR_NVGPUCTRPERM): run this as root", said)
         self.assertEqual(list(self.machine.glob("*.ncu.csv")), [])
+
+    def test_what_keeps_run_all_from_profiling_is_one_line(self):
+        script = Path(__file__).resolve().parent.parent / "run_all.sh"
+        without_gpu = self.root / "nvidia-smi"
+        without_gpu.write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
+        without_gpu.chmod(0o755)
+        paths = {**os.environ, "PATH": f"{self.root}:{os.environ['PATH']}"}
+        for flags, line in (
+            ([], "no GPU answers here"),
+            (["--device", "emulator"], "leave --device emulator out"),
+            (["--test"], "at a time"),
+        ):
+            ran = subprocess.run(
+                [script, "--counters", *flags], env=paths, capture_output=True, text=True
+            )
+            self.assertEqual((ran.returncode, ran.stdout), (2, ""))
+            self.assertRegex(ran.stderr, f"^run_all.sh: .*{line}.*\n$")
 
     def test_a_row_is_named_to_a_step_by_an_expression_that_only_it_matches(self):
         self.assertEqual(profile_steps.only("a (b), c+d"), r"^a \(b\), c\+d$")
@@ -677,7 +725,7 @@ class Tables(PlotsTest):
         page = self.block(f"counters invented {step}")
         # T = 16: 2 K FLOP for 4 (2 K / T + 1) bytes. 2 * 128^3 FLOP over 2^22, 2^20 and 2^25 bytes.
         self.assertIn("| 16x16x16 | 3.76 | 3.56 | 1.00 | 21.3 | 4.00 | 0.235 | 0.235 | 0.125 |", page)
-        self.assertIn("Counted: by the emulator at 64, to the byte what it predicts there.", page)
+        self.assertIn("Counted: by the emulator at 64, to the byte what the model predicts there.", page)
         # 128^3 / 32 = 65536 FMAs of a warp.
         self.assertIn("| 1.00 | 2.00 | 2.00 | 25 % | 93.8 % |\n", page)
 
@@ -699,8 +747,8 @@ class Tables(PlotsTest):
     def test_what_an_older_file_of_counters_lacks_is_no_number(self):
         step, name, tile = GPU_ROWS[2][:3]
         shape = (128,) * 3
-        words = context(step, "gpu", [], 0)
-        write_file(self.machine, "a.json", words, runs(step, name, shape, 1, tile_counters(shape, tile)))
+        entries = runs(step, name, shape, 1.0, tile_counters(shape, tile))
+        write_file(self.machine, "a.json", context(step, "gpu", [], 0), entries)
         lines = [["row", "size", counters.TIME, counters.REGISTERS], [""] * 4, [name, 128, 5, "n/a"]]
         with (self.machine / f"{step}.ncu.csv").open("w", newline="") as file:
             csv.writer(file).writerows(lines)
