@@ -13,13 +13,17 @@ usage() {
       --steps LIST       only these steps: 09-13, or 03,09-11
       --device DEVICE    only what runs on this device (default: all that this machine can)
 
+./run_all.sh --counters [--quick] [--steps LIST]
+    Reads the GPU's counters with NVIDIA Nsight Compute (ncu) while each row of the GPU steps runs
+    once, with --quick the fastest row of each, and adds them to results/<machine>-<date>/.
+
 ./run_all.sh --test                 builds with warnings as errors and runs the whole test suite
 ./run_all.sh --diff STEP            a step's kernel against the kernel of the step before it
 ./run_all.sh --plots-only RESULTS   draws the figures of a directory of results again
 ./run_all.sh --help                 this text
 
 Exit status: 0 when everything ran and was proved right, 1 when something was not, 2 for a wrong
-command line, 3 when something has to be installed first, 130 when interrupted.
+command line, 3 when something has to be installed or allowed first, 130 when interrupted.
 END
 }
 
@@ -69,7 +73,7 @@ missing_packages() {
   have_header gtest/gtest.h || echo libgtest-dev
   have_header boost/context/fiber.hpp || echo libboost-context-dev
   have_library libopenblas.so.0 || echo libopenblas0-pthread
-  python_for_plots >/dev/null || echo python3-matplotlib
+  [ "$mode" = counters ] || python_for_plots >/dev/null || echo python3-matplotlib
   if [ "$mode" = test ]; then
     have clang-format-14 || echo clang-format-14
     have clang-tidy-14 || echo clang-tidy-14
@@ -248,11 +252,13 @@ draw() {
   "$python" plots/draw.py "$1"
 }
 
+results_directory() { echo "results/$(machine_name)-$(date +%F)"; }
+
 run_course() {
   local failed=() current='' out
   install_missing
   build release course
-  out=results/$(machine_name)-$(date +%F)
+  out=$(results_directory)
   mkdir -p "$out"
   run_steps
   draw "$out" || failed+=("the figures")
@@ -262,6 +268,33 @@ run_course() {
   printf '\nFigures        %s\nResults        %s/*.json\nFull tables    %s/*.txt\nReading on     README.md\n' \
     "$out/figures" "$out" "$out"
   ((${#failed[@]} == 0)) || { printf 'FAILED         %s\n' "${failed[@]}"; exit 1; }
+}
+
+# ------------------------------------------------------------------------------------- counters
+
+# Prints where ncu is: the toolkit's folder is often not in the PATH.
+find_ncu() {
+  local candidate
+  for candidate in "$(command -v ncu)" /usr/local/cuda/bin/ncu /opt/nvidia/nsight-compute/*/ncu; do
+    [ ! -x "$candidate" ] || { echo "$candidate"; return; }
+  done
+  return 1
+}
+
+run_counters() {
+  local ncu out jobs=() status=0
+  [ "$gpu" ] || die 2 "--counters: no GPU answers here; --device emulator counts without one"
+  ncu=$(find_ncu) || die 3 "--counters: please install NVIDIA Nsight Compute (ncu); the CUDA toolkit has it"
+  install_missing
+  build release course
+  device=gpu
+  mapfile -t jobs < <(plan | cut -d ' ' -f 1)
+  ((${#jobs[@]})) || die 1 "nothing to profile: no step of --steps $steps was built for the GPU"
+  out=$(results_directory)
+  heading "Reading counters of ${#jobs[@]} steps; results go to $out"
+  python3 plots/profile_steps.py ${quick:+--quick} --ncu "$ncu" --steps build/steps "$out" "${jobs[@]}" || status=$?
+  ((status > 1)) || printf '\nCounters       %s/*.ncu.csv\nTheir roofline ./run_all.sh --plots-only %s\n' "$out" "$out"
+  return "$status"
 }
 
 # ---------------------------------------------------------------------------------------- tests
@@ -302,7 +335,7 @@ show_diff() {
 mode=run quick='' steps='' device='' subject=''
 gpu=$(gpu_name) || gpu=''
 
-is_only_task() { [[ $mode = run ]] || die 2 "$1: one of --test, --diff and --plots-only at a time"; }
+is_only_task() { [[ $mode = run ]] || die 2 "$1: one of --counters, --test, --diff and --plots-only at a time"; }
 needs_value() { [[ ${2:---} != --* ]] || die 2 "$1 needs a value; see ./run_all.sh --help"; }
 
 while (($#)); do
@@ -311,6 +344,7 @@ while (($#)); do
     --quick) quick=yes ;;
     --steps) needs_value "$@"; steps=$2; shift ;;
     --device) needs_value "$@"; device=$2; shift ;;
+    --counters) is_only_task "$1"; mode=counters ;;
     --test) is_only_task "$1"; mode='test' ;;
     --diff) is_only_task "$1"; needs_value "$@"; mode=diff subject=$2; shift ;;
     --plots-only) is_only_task "$1"; needs_value "$@"; mode=plots subject=$2; shift ;;
@@ -324,11 +358,13 @@ number='[0-9]+(-[0-9]+)?'
   die 2 "--steps $steps: write numbers and ranges, such as 09-13 or 03,09-11"
 [[ $device =~ ^(|cpu|gpu|emulator)$ ]] || die 2 "--device $device: there are cpu, gpu and emulator"
 [[ $device != gpu || $gpu ]] || die 2 "--device gpu: no GPU answers here; --device emulator runs the GPU steps without one"
+[[ $mode != counters || $device =~ ^(|gpu)$ ]] || die 2 "--counters reads those of a GPU: leave --device $device out"
 steps=${steps:-1-99}
 [ "$(selected_sources)" ] || die 2 "--steps $steps: there is no such step in steps/ (ranges go up: 09-13)"
 
 case $mode in
   run) run_course ;;
+  counters) run_counters ;;
   test) run_tests ;;
   diff)
     show_diff "$subject"

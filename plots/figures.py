@@ -9,6 +9,7 @@ from typing import Iterator
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
+import counters
 from results import (
     BLOCKS,
     PEER,
@@ -26,6 +27,7 @@ from style import (
     DASHES,
     GREY,
     HATCHES,
+    LIGHT,
     MARKERS,
     VERMILLION,
     caption_of,
@@ -273,7 +275,9 @@ def roofline(results: Results, device: str):
     low = min(row.gflops for row in rows) / unit
     peak = machine.peak_flops / 1e9 / unit
     for ax, (memory, levels) in zip(axes[0], panels):
-        draw_roofs(ax, rows, memory, levels, unit, peak, low)
+        moved = {row.step: moved_points(results, row, memory) for row in rows}
+        draw_roofs(ax, rows, moved, memory, levels, unit, peak, low)
+        draw_moved(ax, rows, moved, memory, unit)
         log_axis(ax.yaxis, low / 2, peak * 2)
         ax.set_title(f"{memory} memory")
         ax.set_xlabel(f"FLOP per byte requested of {memory} memory")
@@ -286,19 +290,26 @@ def roofline(results: Results, device: str):
         "Roofs are measured. A point above the roof of a memory is no error: "
         "part of what it requested was answered by a nearer level"
     )
+    if any(counters.of_row(results, row) for row in rows):
+        note += (
+            ". White and grey marks: bytes that hardware moved, read by Nsight Compute, "
+            "on one line with those that the same row requests"
+        )
     caption = f"{show_shape(results.main_shape(device))}, best row of each step. {note}"
     return figure, caption_of(rows, caption)
 
 
-def draw_roofs(ax, rows, memory, levels, unit, peak, low) -> None:
+def draw_roofs(ax, rows, moved: dict, memory: str, levels, unit, peak, low) -> None:
+    """Roofs and requested bytes; each step's number stands right of its last mark, moved or not."""
     points = [(row, row.intensity(memory)) for row in rows]
     points = [(row, x) for row, x in points if x]
     if not points:
         raise Missing(f"no step says what it requests of {memory} memory")
     compulsory = rows[-1].compulsory_intensity if memory == "global" else None
     ridges = [peak * unit * 1e9 / lv.bytes_per_second for lv in levels if lv.bytes_per_second]
-    right = 3 * max([x for _, x in points] + ridges + ([compulsory] if compulsory else []))
-    left = min(x for _, x in points) / 2.5
+    known = [x for _, x in points] + [point[0] for row in rows for point in moved[row.step]]
+    right = 3 * max(known + ridges + ([compulsory] if compulsory else []))
+    left = min(known) / 2.5
     log_axis(ax.xaxis, left, right)
     ax.plot([min(ridges), right], [peak, peak], color="black", linewidth=1.6)
     ax.annotate(
@@ -345,7 +356,8 @@ def draw_roofs(ax, rows, memory, levels, unit, peak, low) -> None:
             zorder=4,
             **step_style(row.step),
         )
-        columns.setdefault(round(6 * math.log10(x)), []).append((row, x))
+        last = max([x] + [point[0] for point in moved[row.step]])
+        columns.setdefault(round(6 * math.log10(last)), []).append((row, last))
     for column in columns.values():
         heights = [math.log(row.gflops / unit) for row, _ in column]
         for (row, x), height in zip(column, spread_out(heights, math.log(4 * peak / low) / 26)):
@@ -359,6 +371,41 @@ def draw_roofs(ax, rows, memory, levels, unit, peak, low) -> None:
                 zorder=5,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.7},
             )
+
+
+# The memories of counters.MOVED that each panel of a roofline shows, and how they are filled.
+MOVED_IN = {
+    "global": {
+        "L2": ("white", "moved from and to L2"),
+        "memory": (LIGHT, "moved from and to memory"),
+    },
+    "shared": {"shared": ("white", "moved, whole wavefronts")},
+}
+
+
+def moved_points(results: Results, row: Row, memory: str) -> list:
+    """(FLOP per byte moved, fill, label) of what a profiler read of a row."""
+    profile = counters.of_row(results, row)
+    if not profile:
+        return []
+    points = [(profile.intensity(moved), *look) for moved, look in MOVED_IN[memory].items()]
+    return [point for point in points if point[0]]
+
+
+def draw_moved(ax, rows, moved: dict, memory: str, unit: float) -> None:
+    """Marks of measured bytes, each joined to the mark of those that its row requests."""
+    labels = {}
+    for row in rows:
+        y, colour = row.gflops / unit, step_style(row.step)["color"]
+        for x, fill, label in moved[row.step]:
+            if requested := row.intensity(memory):
+                ax.plot([requested, x], [y, y], color=colour, linewidth=0.7, zorder=2)
+            look = {**step_style(row.step), "markerfacecolor": fill, "markeredgecolor": colour}
+            ax.plot(x, y, linestyle="none", zorder=3, **look)
+            labels[label] = fill
+    for label, fill in labels.items():
+        look = {"marker": "o", "markerfacecolor": fill, "markeredgecolor": GREY}
+        ax.plot([], [], linestyle="none", label=label, **look)
 
 
 def show_bandwidth(bytes_per_second: float) -> str:

@@ -162,9 +162,10 @@ class Results:
     """
 
     def __init__(self, directory: Path):
+        self.directory = Path(directory)
         self.problems: list = []
         rows: list = []
-        for path in sorted(Path(directory).glob("*.json")):
+        for path in sorted(self.directory.glob("*.json")):
             try:
                 rows += read_file(path)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 ORANGE, SKY, GREEN = "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, SILVER = "#0072B2", "#D55E00", "#CC79A7", "#999999"
 COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, SILVER)
-GREY = "#666666"
+GREY, LIGHT = "#666666", "#CCCCCC"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 HATCHES = ("", "////", "....", "xxxx")

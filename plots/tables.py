@@ -10,7 +10,7 @@ Markers (MACHINE is a directory of plots/reference):
     <!-- generated: step STEP MACHINE -->                    every row of one step at its main size
     <!-- generated: counts STEP MACHINE -->                  what executing the kernels counted
     <!-- generated: misses STEP MACHINE -->                  cache misses, model and simulation
-    <!-- generated: counters MACHINE STEP.. -->              what Nsight Compute read off the GPU
+    <!-- generated: counters MACHINE STEP.. -->              predicted, counted, read off the GPU
     <!-- generated: machine MACHINE -->                      what was measured on, and its ceilings
     <!-- generated: register_tiles STEP MACHINE -->          CPU register tiles, bounds and rates
     <!-- generated: parts STEP MACHINE -->                   a step without each of its parts
@@ -32,7 +32,6 @@ cannot be filled for another reason is named with page and line, and keeps what 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import os
 import re
@@ -41,6 +40,7 @@ import statistics
 import sys
 from pathlib import Path
 
+import counters
 from results import PEER, Missing, Results, Row, device_of, show_shape, title_of
 from style import significant
 
@@ -79,7 +79,8 @@ class Reference:
 
 def table(header: list, rows: list) -> list:
     """Lines of a markdown table without its empty columns, all but the first aligned right."""
-    full = [column for column in zip(header, *rows) if any(column[1:])]
+    columns = zip(header, *rows)
+    full = [column for column in columns if any(cell not in ("", "-") for cell in column[1:])]
     header, *rows = zip(*full)
     rule = ["---"] + ["---:"] * (len(header) - 1)
     return ["| " + " | ".join(cells) + " |" for cells in [header, rule, *rows]]
@@ -256,49 +257,92 @@ def misses_table(reference: Reference, page: Path, step: str, machine: str) -> l
     return table(header, cells) + ["", note]
 
 
-def read_counters(directory: Path, step: str) -> dict:
-    """Nsight Compute's metrics of one launch of a step's row, from STEP.ncu.csv, as numbers."""
-    path = directory / f"{step}.ncu.csv"
-    if not path.is_file():
-        raise Missing(f"{path.name} is not in {directory.name}")
-    with path.open(encoding="utf-8", newline="") as file:
-        names, _units, values = csv.reader(file)
-    text = dict(zip(names, values))
-    metrics = {name: float(v.replace(",", "")) for name, v in text.items() if "__" in name}
-    return {"row": text["row"], "size": int(text["size"]), **metrics}
-
-
 def counters_table(reference: Reference, page: Path, machine: str, *steps: str) -> list:
-    """One row a step: what its warps asked of shared memory, what moved, and what was busy."""
-    header = ["step", "row", "shared loads / FMA", "wavefronts / FMA", "load/store pipe busy"]
-    header += ["issue slots busy", "warps active", "from L2", "from memory", "FLOP/byte moved"]
-    cells = []
-    for step in steps:
-        read = read_counters(reference.directory(machine), step)
-        fmas = read["size"] ** 3 / 32  # of whole warps
-        loads = read["smsp__inst_executed_op_shared_ld.sum"]
-        wavefronts = read["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]
-        moved = read["dram__bytes.sum"]
-        busy = [
-            "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
-            "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
-            "sm__warps_active.avg.pct_of_peak_sustained_active",
+    """FLOP/byte predicted, counted and measured, and what was busy: a row a step, in two tables."""
+    results = reference.results(machine)
+    profiles = {step: counters.to_show(results, step) for step in steps}
+    counted = {step: counted_like(results, step, profile) for step, profile in profiles.items()}
+    names = {step: [link(step, page, reference.root), profiles[step].row] for step in steps}
+    sizes = sorted({profile.size for profile in profiles.values()})
+    where = f"{' / '.join(map(str, sizes))}, {machine}"
+    lines = table(
+        ["step", "row", *INTENSITIES],
+        [names[s] + intensity_cells(results, s, profiles[s], counted[s]) for s in steps],
+    )
+    note = f"FLOP/byte, M = N = K = {where}. Predicted: bytes requested, by the model"
+    note += agreement([row for row in counted.values() if row])
+    note += ". Moved: Nsight Compute, in one run; of shared memory, whole wavefronts."
+    lines += ["", f"*{note}*", ""]
+    lines += table(["step", *BUSY], [names[s][:1] + busy_cells(profiles[s]) for s in steps])
+    note = "Nsight Compute, the same runs."
+    if any(profile.stalls() for profile in profiles.values()):
+        note += " Stalls: warps of a scheduler that wait for it, for each instruction issued."
+    if any(len(profile.launches) > 1 for profile in profiles.values()):
+        note += " Of several kernels, sums, or means over their time."
+    return lines + ["", f"*{note}*"]
+
+
+INTENSITIES = ["global, predicted", "counted", "L2, moved", "memory, at most", "memory, moved"]
+INTENSITIES += ["shared, predicted", "counted", "shared, moved"]
+BUSY = ["shared loads / FMA", "wavefronts / FMA", "/ load", "/ store", "of them conflicts"]
+BUSY += ["load/store pipe busy", "issue slots busy", "warps active", "registers", "leading stalls"]
+
+
+def agreement(counted: list) -> str:
+    """At what smaller size the emulator counted, and whether the model agrees with it there."""
+    if not counted:
+        return ""
+    sizes = " / ".join(str(size) for size in sorted({row.shape[0] for row in counted}))
+    memories = ("global", "shared")
+    agree = all(row.bytes(m) == row.bytes(m, "counted_") for row in counted for m in memories)
+    found = "to the byte" if agree else "not always"
+    return f". Counted: by the emulator at {sizes}, {found} what the model predicts there"
+
+
+def counted_like(results: Results, step: str, profile: counters.Profile) -> Row | None:
+    """The row of a profile as the emulator counted it, at its largest size."""
+    rows = results.select(lambda r: r.step == step and r.kernel == profile.row)
+    rows = [row for row in rows if row.get("counted_global_loaded")]
+    return max(rows, key=lambda row: row.shape, default=None)
+
+
+def intensity_cells(
+    results: Results, step: str, profile: counters.Profile, counted: Row | None
+) -> list:
+    shape = (profile.size,) * 3
+    timed = [r for r in results.timed("gpu") if (r.step, r.kernel) == (step, profile.row)]
+    model = next((row for row in timed if row.shape == shape), None)
+
+    def requested(memory: str) -> list:
+        return [
+            show_or_dash(model and model.intensity(memory)),
+            show_or_dash(counted and counted.intensity(memory, "counted_")),
         ]
-        cells.append(
-            [
-                link(step, page, reference.root),
-                read["row"],
-                show(loads / fmas),
-                show(wavefronts / fmas),
-                *(f"{significant(read[name])} %" for name in busy),
-                f"{significant(read['lts__t_bytes.sum'] / 1e9)} GB",
-                f"{significant(moved / 1e9)} GB",
-                show(64 * fmas / moved),
-            ]
-        )
-    sizes = sorted({read_counters(reference.directory(machine), step)["size"] for step in steps})
-    note = f"*Nsight Compute, one launch, M = N = K = {' / '.join(map(str, sizes))}, {machine}.*"
-    return table(header, cells) + ["", note]
+
+    measured = {memory: show_or_dash(profile.intensity(memory)) for memory in counters.MOVED}
+    at_most = show_or_dash(model and model.compulsory_intensity)
+    cells = [*requested("global"), measured["L2"], at_most, measured["memory"]]
+    return cells + [*requested("shared"), measured["shared"]]
+
+
+def busy_cells(profile: counters.Profile) -> list:
+    conflicts = profile.ratio(counters.BANK_CONFLICTS, counters.SHARED_WAVEFRONTS)
+    shares = [counters.PIPE_BUSY, counters.ISSUE_BUSY, counters.WARPS_ACTIVE]
+    stalls = [f"{reason.replace('_', ' ')} {show(n, 2)}" for reason, n in profile.stalls()[:3]]
+    return [
+        show_or_dash(profile.per_fma(counters.SHARED_LOADS)),
+        show_or_dash(profile.per_fma(counters.LOAD_WAVEFRONTS)),
+        show_or_dash(profile.ratio(counters.LOAD_WAVEFRONTS, counters.SHARED_LOADS)),
+        show_or_dash(profile.ratio(counters.STORE_WAVEFRONTS, counters.SHARED_STORES)),
+        "-" if conflicts is None else percent(conflicts, 1),
+        *(show_or_dash(profile.mean(name), unit=" %") for name in shares),
+        show_or_dash(profile.largest(counters.REGISTERS)),
+        ", ".join(stalls) or "-",
+    ]
+
+
+def show_or_dash(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else show(value) + unit
 
 
 def machine_table(reference: Reference, page: Path, machine: str) -> list:

@@ -4,6 +4,8 @@ import contextlib
 import csv
 import io
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -11,8 +13,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "plots"))
 
+import counters  # noqa: E402
 import draw  # noqa: E402
 import figures  # noqa: E402
+import profile_steps  # noqa: E402
 import tables  # noqa: E402
 from results import Missing, Results  # noqa: E402
 from style import plt, significant, spread_out  # noqa: E402
@@ -449,6 +453,24 @@ class Drawing(PlotsTest):
         best = results.best("06_cpu_packed")
         self.assertEqual(results.peer_of(best).kernel, "OpenBLAS 1 Zen, 1 thread")
 
+    def test_a_roofline_joins_what_hardware_moved_to_what_is_requested(self):
+        write_gpu(self.machine)
+        results = Results(self.machine)
+        row = results.best("11_gpu_register_tiling")
+        lines = [["row", "size", counters.TIME, counters.MEMORY_BYTES], [""] * 4]
+        lines.append([row.kernel, row.shape[0], 5, int(row.flops / 300)])
+        with (self.machine / f"{row.step}.ncu.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+        figure, caption = figures.roofline(results, "gpu")
+        drawn = figure.axes[0].get_lines()
+        marks = [line for line in drawn if line.get_markerfacecolor() == figures.LIGHT]
+        joined = [line for line in drawn if list(line.get_xdata())[:1] == [row.intensity("global")]]
+        self.assertAlmostEqual(marks[0].get_xdata()[0], 300, places=3)
+        self.assertAlmostEqual(joined[-1].get_xdata()[1], 300, places=3)
+        self.assertIn("moved from and to memory", [line.get_label() for line in drawn])
+        self.assertIn("read by Nsight Compute", caption)
+        self.assertNotIn("moved", str([line.get_label() for line in figure.axes[1].get_lines()]))
+
     def test_redrawing_gives_the_same_bytes(self):
         write_gpu(self.machine)
         for path in self.machine.glob("*.json"):
@@ -467,6 +489,123 @@ class Drawing(PlotsTest):
         self.assertEqual(drawn, {"ladder_gpu"})
         self.assertIn("predicted_counted", missing)
         self.assertIn("roofline_gpu: the ceilings", said)
+
+
+# Nsight Compute and a step, as far as profile_steps.py sees them. "two kernels" launches a kernel
+# that packs before the one that multiplies.
+FAKE_NCU = """#!/bin/sh
+while [ "$1" != --log-file ]; do shift; done
+log=$2 row=$(echo "$*" | sed 's/.*--kernel ^//; s/[$]$//; s/[\\\\]//g')
+launch() {
+  echo "\\"$1\\",\\"7\\",\\"$2<(int)8, 8>(int, const float *)\\",\\"(256, 1, 1)\\",\\"(4, 1, 1)\\",\\"$3\\",\\"$4\\",\\"$5\\",\\"n/a\\""
+}
+[ ! "$FORBIDDEN" ] || { echo "==ERROR== ERR_NVGPUCTRPERM - no permission" >"$log"; exit 1; }
+case $row in
+  *wrong*) echo "  $row  FAILED: C[0,0] is 1, expected 2"; exit 1 ;;
+  *refused*) echo "  skipped (needs sm_90)"; echo "==ERROR== The application returned an error code (3)." >"$log"; exit 3 ;;
+esac
+echo "  $row  verified (exact)"
+{
+  echo "==PROF== Connected to process 7 (/somewhere/step)"
+  echo '"ID","Process ID","Kernel Name","Block Size","Grid Size","dram__bytes.sum","gpu__time_duration.sum","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","lts__t_sectors_srcunit_tex.sum"'
+  echo '"","","","","","byte","ns","inst","sector"'
+  for operands in 1 2; do
+    case $row in *two*) launch 0 pack "${operands}00" 10 4 ;; esac
+    launch 1 "void main" "${operands},000" 30 2
+    launch 2 "gemm::reference_kernel" 5 5 5
+  done
+  echo "==PROF== Disconnected from process 7"
+} >"$log"
+"""
+FAKE_STEP = """#!/bin/sh
+for last; do :; done
+case $* in *--json*) cp "$0.json" "$last"; exit ;; esac
+cat <<'END'
+11_gpu_register_tiling on gpu: a title
+  one kernel, 8x8 (plain)
+  two kernels
+ROWS11_gpu_register_tiling on emulator: a title
+  for the emulator alone
+END
+"""
+
+
+class Profiling(PlotsTest):
+    STEP = "11_gpu_register_tiling"
+
+    def profile(self, *flags, rows="", forbidden=""):
+        """Runs profile_steps.py with a fake ncu; returns its exit status and what was said."""
+        programs = {"ncu": FAKE_NCU.replace("$FORBIDDEN", forbidden)}
+        programs[self.STEP] = FAKE_STEP.replace("ROWS", rows)
+        for name, text in programs.items():
+            (self.root / name).write_text(text, encoding="utf-8")
+            (self.root / name).chmod(0o755)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            where = ["--ncu", str(self.root / "ncu"), "--steps", str(self.root)]
+            status = profile_steps.main([*flags, *where, str(self.machine), self.STEP])
+        return status, said.getvalue()
+
+    def test_each_row_is_profiled_on_the_operands_that_are_timed(self):
+        status, said = self.profile()
+        self.assertEqual(status, 0, said)
+        one, two = counters.read(self.machine, self.STEP)
+        self.assertEqual((one.row, one.size), ("one kernel, 8x8 (plain)", 4096))
+        self.assertEqual(one.total(counters.MEMORY_BYTES), 2000)
+        self.assertEqual(one.intensity("memory"), 2 * 4096**3 / 2000)
+        self.assertIsNone(one.total(counters.L1_SECTORS))
+        self.assertIsNone(one.intensity("L2"))
+        self.assertIn("2 of 2 rows profiled", said)
+        self.assertEqual(len(two.launches), 2)
+
+    def test_quick_profiles_the_fastest_row_alone(self):
+        entries = runs(self.STEP, "one kernel, 8x8 (plain)", (4096,) * 3, 1.0, {})
+        entries += runs(self.STEP, "two kernels", (4096,) * 3, 2.0, {})
+        write_file(self.root, f"{self.STEP}.json", context(self.STEP, "gpu", [], 0), entries)
+        status, said = self.profile("--quick")
+        self.assertEqual(status, 0, said)
+        rows = [profile.row for profile in counters.read(self.machine, self.STEP)]
+        self.assertEqual(rows, ["two kernels"])
+
+    def test_several_kernels_of_a_row_are_summed_and_weighted_by_time(self):
+        self.profile()
+        _, two = counters.read(self.machine, self.STEP)
+        self.assertEqual(two.total(counters.MEMORY_BYTES), 2200)
+        self.assertEqual(two.stalls(), [("barrier", (10 * 4 + 30 * 2) / 40)])
+
+    def test_a_row_that_is_wrong_or_refused_is_named_and_the_others_are_kept(self):
+        status, said = self.profile(rows="  wrong\n  refused\n")
+        self.assertEqual(status, 1)
+        self.assertIn("2 of 4 rows profiled", said)
+        self.assertIn("wrong: wrong  FAILED: C[0,0] is 1, expected 2", said)
+        self.assertIn("refused: skipped (needs sm_90)", said)
+        self.assertEqual(len(counters.read(self.machine, self.STEP)), 2)
+
+    def test_counters_that_may_not_be_read_are_one_line_and_exit_status_3(self):
+        status, said = self.profile(forbidden="yes")
+        self.assertEqual(status, 3)
+        self.assertIn("ERR_NVGPUCTRPERM): run this as root", said)
+        self.assertEqual(list(self.machine.glob("*.ncu.csv")), [])
+
+    def test_what_keeps_run_all_from_profiling_is_one_line(self):
+        script = Path(__file__).resolve().parent.parent / "run_all.sh"
+        without_gpu = self.root / "nvidia-smi"
+        without_gpu.write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
+        without_gpu.chmod(0o755)
+        paths = {**os.environ, "PATH": f"{self.root}:{os.environ['PATH']}"}
+        for flags, line in (
+            ([], "no GPU answers here"),
+            (["--device", "emulator"], "leave --device emulator out"),
+            (["--test"], "at a time"),
+        ):
+            ran = subprocess.run(
+                [script, "--counters", *flags], env=paths, capture_output=True, text=True
+            )
+            self.assertEqual((ran.returncode, ran.stdout), (2, ""))
+            self.assertRegex(ran.stderr, f"^run_all.sh: .*{line}.*\n$")
+
+    def test_a_row_is_named_to_a_step_by_an_expression_that_only_it_matches(self):
+        self.assertEqual(profile_steps.only("a (b), c+d"), r"^a \(b\), c\+d$")
 
 
 class Tables(PlotsTest):
@@ -552,24 +691,70 @@ class Tables(PlotsTest):
         page = self.block("misses 01_cpu_naive invented")
         self.assertIn("*01 naive was not run through the cache simulation on invented.*", page)
 
-    def test_counters_are_per_fma_of_a_warp(self):
-        names = {
-            "gpu__time_duration.sum": "1,000",
-            "dram__bytes.sum": "1,048,576",
-            "lts__t_bytes.sum": "4,000,000,000",
-            "smsp__inst_executed_op_shared_ld.sum": "65,536",
-            "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "131,072",
-            "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed": "93.75",
-            "smsp__issue_active.avg.pct_of_peak_sustained_elapsed": "41.5",
-            "sm__warps_active.avg.pct_of_peak_sustained_active": "100",
+    def write_counters(self, step, launches, **more):
+        """A file of counters of 128^3; launches: (row, share of each number)."""
+        numbers = {
+            counters.TIME: 1000,
+            counters.MEMORY_BYTES: 2**20,
+            counters.L1_SECTORS: 2**17,
+            counters.SHARED_LOADS: 65536,
+            counters.LOAD_WAVEFRONTS: 131072,
+            counters.SHARED_WAVEFRONTS: 2**18,
+            counters.BANK_CONFLICTS: 2**16,
+            counters.PIPE_BUSY: 93.75,
+            **more,
         }
-        lines = [["row", "size", *names], ["", "", *names], ["16x16", "128", *names.values()]]
-        with (self.machine / "09_gpu_square_tiling.ncu.csv").open("w", newline="") as file:
+        lines = [["row", "size", *numbers], ["", "", *numbers]]
+        for row, share in launches:
+            parts = {n: v if "pct" in n else share * v for n, v in numbers.items()}
+            lines.append([row, 128, *(f"{value:,}" for value in parts.values())])
+        with (self.machine / f"{step}.ncu.csv").open("w", newline="") as file:
             csv.writer(file).writerows(lines)
-        page = self.block("counters invented 09_gpu_square_tiling")
-        # 128^3 / 32 = 65536 FMAs of a warp; 2 * 128^3 FLOP over 2^20 bytes.
-        self.assertIn("| 16x16 | 1.00 | 2.00 | 93.8 % | 41.5 % | 100 % |", page)
-        self.assertIn("| 4.00 |", page)
+
+    def test_counters_show_flop_per_byte_predicted_counted_and_measured(self):
+        step, name, tile = GPU_ROWS[2][:3]
+        shape = (128,) * 3
+        predicted = tile_counters(shape, tile)
+        small = tile_counters((64,) * 3, tile)
+        small.update({f"counted_{k}": v for k, v in small.items() if "ed" in k})
+        words = context(step, "gpu", [], 0)
+        write_file(self.machine, "a.json", words, runs(step, name, shape, 1.0, predicted))
+        counted = runs(step, name, (64,) * 3, 1.0, small, repeats=1)
+        write_file(self.machine, "b.json", {**words, "device": "emulator"}, counted)
+        self.write_counters(step, [(name, 1), ("another row", 0.5)])
+        page = self.block(f"counters invented {step}")
+        # T = 16: 2 K FLOP for 4 (2 K / T + 1) bytes. 2 * 128^3 FLOP over 2^22, 2^20 and 2^25 bytes.
+        self.assertIn("| 16x16x16 | 3.76 | 3.56 | 1.00 | 21.3 | 4.00 | 0.235 | 0.235 | 0.125 |", page)
+        self.assertIn("Counted: by the emulator at 64, to the byte what the model predicts there.", page)
+        # 128^3 / 32 = 65536 FMAs of a warp.
+        self.assertIn("| 1.00 | 2.00 | 2.00 | 25 % | 93.8 % |\n", page)
+
+    def test_counters_of_several_kernels_and_the_leading_stalls(self):
+        step, name = GPU_ROWS[2][:2]
+        words = context(step, "gpu", [], 0)
+        other = runs(step, "not profiled", (128,) * 3, 1.0, tile_counters((128,) * 3, (16,) * 5))
+        write_file(self.machine, "a.json", words, other)
+        stalls = {"selected": 1, "barrier": 4, "wait": 2, "long_scoreboard": 8, "sleeping": 1}
+        stalls["barrier_not_issued"] = 16
+        form = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+        more = {form.format(reason): value for reason, value in stalls.items()}
+        self.write_counters(step, [(name, 0.5), (name, 0.5), ("slower", 2)], **more)
+        page = self.block(f"counters invented {step}")
+        self.assertIn(f"| {name} | 1.00 | 4.00 | 0.125 |", page)
+        self.assertIn("| long scoreboard 4.0, barrier 2.0, wait 1.0 |", page)
+        self.assertIn("Of several kernels, sums", page)
+
+    def test_what_an_older_file_of_counters_lacks_is_no_number(self):
+        step, name, tile = GPU_ROWS[2][:3]
+        shape = (128,) * 3
+        entries = runs(step, name, shape, 1.0, tile_counters(shape, tile))
+        write_file(self.machine, "a.json", context(step, "gpu", [], 0), entries)
+        lines = [["row", "size", counters.TIME, counters.REGISTERS], [""] * 4, [name, 128, 5, "n/a"]]
+        with (self.machine / f"{step}.ncu.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+        page = self.block(f"counters invented {step}")
+        self.assertIn("| row | global, predicted | memory, at most | shared, predicted |", page)
+        self.assertIn("| 16x16x16 | 3.76 | 21.3 | 0.235 |", page)
 
     def test_inline_values(self):
         write_gpu(self.machine)
