@@ -24,6 +24,10 @@ struct Grid {
   int dynamic_shared_bytes = 0;
 };
 
+/// A block's dynamic shared memory, of Grid::dynamic_shared_bytes: that of a launch may exceed the
+/// 48 KB that __shared__ arrays of a kernel end at.
+alignas(16) extern __shared__ float dynamic_shared[];
+
 /// One block per BM x BN tile of C.
 constexpr Grid grid_of(Shape s, Tile t) {
   return {std::int64_t{1} * ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN), t.threads()};
@@ -49,7 +53,7 @@ Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
                                           "with fewer");
   return {[=](Stream) {
             simt::launch(reinterpret_cast<void*>(kernel), grid.blocks, grid.threads,
-                         [=] { kernel(arguments...); });
+                         grid.dynamic_shared_bytes, [=] { kernel(arguments...); });
           },
           {.threads = grid.threads,
            .shared_bytes = simt::static_shared_bytes(reinterpret_cast<void*>(kernel)),
