@@ -1,8 +1,6 @@
 // Copies from global to shared memory that a thread starts and does not wait for.
 #pragma once
 
-#include <cstddef>
-
 #include "common/launch.hpp"
 
 #if !defined(GEMM_EMULATOR)
@@ -16,15 +14,21 @@ inline namespace emulator {
 inline namespace cuda {
 #endif
 
-/// Starts the copy of `floats` (1 or 4) elements from (r, c) on of a dense rows x columns matrix to
-/// `to`; zeros where (r, c) is outside, and nothing is read then. Of four, both ends are aligned to
-/// 16 bytes, and all are inside or none is.
-template <int floats>
-__device__ __forceinline__ void copy_async(float* to, const float* x, int rows, int columns, int r,
-                                           int c) {
-  constexpr int bytes = 4 * floats;
-  const bool inside = r < rows && c < columns;
-  __pipeline_memcpy_async(to, x + std::size_t(r) * columns + c, bytes, inside ? 0 : bytes);
+template <int bytes>
+__device__ __forceinline__ void copy_async(float* to, const float* from, bool inside) {
+#if defined(GEMM_EMULATOR)
+  __pipeline_memcpy_async(to, from, bytes, inside ? 0 : bytes);
+#else
+  const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if constexpr (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
+                 "r"(inside ? 16 : 0)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from),
+                 "r"(inside ? 4 : 0)
+                 : "memory");
+#endif
 }
 
 }  // namespace

@@ -53,27 +53,31 @@ __global__ void __launch_bounds__(threads, blocks)
 
   // global -> shared, started and not waited for. Past an edge come zeros, which add nothing, so
   // that the FMA loop needs no bounds check.
+  const int a_r = tid / 8, a_k = tid % 8;
+  const int b_k = tid / (BN / 4), b_c = tid % (BN / 4) * 4;
+  const float* const a_from = A + std::size_t(row0 + a_r) * K + a_k;
+  const float* const b_from = B + std::size_t(b_k) * N + col0 + b_c;
+  const bool b_aligned = rows_aligned(B, N);
   const auto copy = [&](int slice) {
     auto& [As, Bs] = stages[slice % S];
     const int k0 = slice * BK;
     // A float at a time, for A is transposed on the way.
 #pragma unroll
-    for (int l = 0; l < a_copies; ++l) {
-      const int i = tid + l * threads, r = i / 8 % BM, k = i / 8 / BM * 8 + i % 8;
-      copy_async<1>(&As[k][r], A, M, K, row0 + r, k0 + k);
-    }
-    if (rows_aligned(B, N)) {
+    for (int k = 0; k < BK; k += 8)
 #pragma unroll
-      for (int l = 0; l < b_copies / 4; ++l) {
-        const int i = tid + l * threads, k = i / (BN / 4), c = i % (BN / 4) * 4;
-        copy_async<4>(&Bs[k][c], B, K, N, k0 + k, col0 + c);
-      }
-    } else {
+      for (int r = 0; r < BM; r += threads / 8)
+        copy_async<4>(&As[a_k + k][a_r + r], a_from + std::size_t(r) * K + k0 + k,
+                      row0 + a_r + r < M && k0 + a_k + k < K);
 #pragma unroll
-      for (int l = 0; l < b_copies; ++l) {
-        const int i = tid + l * threads, k = i / BN, c = i % BN;
-        copy_async<1>(&Bs[k][c], B, K, N, k0 + k, col0 + c);
-      }
+    for (int k = 0; k < BK; k += threads / (BN / 4)) {
+      float* const to = &Bs[b_k + k][b_c];
+      const float* const from = b_from + std::size_t(k0 + k) * N;
+      const int left = k0 + b_k + k < K ? N - col0 - b_c : 0;
+      if (b_aligned)
+        copy_async<16>(to, from, 0 < left);
+      else
+#pragma unroll
+        for (int j = 0; j < 4; ++j) copy_async<4>(to + j, from + j, j < left);
     }
   };
 
