@@ -24,8 +24,8 @@ struct Grid {
   int dynamic_shared_bytes = 0;
 };
 
-/// A block's dynamic shared memory, of Grid::dynamic_shared_bytes: that of a launch may exceed the
-/// 48 KB that __shared__ arrays of a kernel end at.
+/// The dynamic shared memory of a block, Grid::dynamic_shared_bytes of it. Unlike the arrays that a
+/// kernel declares, it may exceed 48 KB.
 alignas(16) extern __shared__ float dynamic_shared[];
 
 /// One block per BM x BN tile of C.
@@ -51,12 +51,19 @@ Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
     throw Refusal(Exit::device_error, std::to_string(grid.threads) +
                                           " threads in a block, of at most 1024: choose a tile "
                                           "with fewer");
+  if (grid.dynamic_shared_bytes > simt::max_dynamic_shared_bytes)
+    throw Refusal(Exit::device_error,
+                  std::to_string(grid.dynamic_shared_bytes) +
+                      " bytes of dynamic shared memory in a block, of at most " +
+                      std::to_string(simt::max_dynamic_shared_bytes) +
+                      ": choose a smaller tile or fewer stages");
   return {[=](Stream) {
             simt::launch(reinterpret_cast<void*>(kernel), grid.blocks, grid.threads,
                          grid.dynamic_shared_bytes, [=] { kernel(arguments...); });
           },
           {.threads = grid.threads,
-           .shared_bytes = simt::static_shared_bytes(reinterpret_cast<void*>(kernel)),
+           .shared_bytes = simt::static_shared_bytes(reinterpret_cast<void*>(kernel)) +
+                           grid.dynamic_shared_bytes,
            .blocks = grid.blocks}};
 }
 
