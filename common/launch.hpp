@@ -51,20 +51,18 @@ Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
     throw Refusal(Exit::device_error, std::to_string(grid.threads) +
                                           " threads in a block, of at most 1024: choose a tile "
                                           "with fewer");
-  if (grid.dynamic_shared_bytes > simt::max_dynamic_shared_bytes)
-    throw Refusal(Exit::device_error,
-                  std::to_string(grid.dynamic_shared_bytes) +
-                      " bytes of dynamic shared memory in a block, of at most " +
-                      std::to_string(simt::max_dynamic_shared_bytes) +
-                      ": choose a smaller tile or fewer stages");
+  const std::int64_t shared_bytes =
+      simt::static_shared_bytes(reinterpret_cast<void*>(kernel)) + grid.dynamic_shared_bytes;
+  if (shared_bytes > simt::max_shared_bytes)
+    throw Refusal(Exit::device_error, std::to_string(shared_bytes) +
+                                          " bytes of shared memory in a block, of at most " +
+                                          std::to_string(simt::max_shared_bytes) +
+                                          ": choose a smaller tile or fewer stages");
   return {[=](Stream) {
             simt::launch(reinterpret_cast<void*>(kernel), grid.blocks, grid.threads,
                          grid.dynamic_shared_bytes, [=] { kernel(arguments...); });
           },
-          {.threads = grid.threads,
-           .shared_bytes = simt::static_shared_bytes(reinterpret_cast<void*>(kernel)) +
-                           grid.dynamic_shared_bytes,
-           .blocks = grid.blocks}};
+          {.threads = grid.threads, .shared_bytes = shared_bytes, .blocks = grid.blocks}};
 }
 
 }  // namespace emulator

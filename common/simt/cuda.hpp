@@ -23,8 +23,8 @@ unsigned block_index() __attribute__((const));
 unsigned block_size() __attribute__((const));
 unsigned grid_size() __attribute__((const));
 
-/// What a block may take of dynamic shared memory: as much as on compute capability 9.0.
-constexpr int max_dynamic_shared_bytes = 227 << 10;
+/// What a block may take of shared memory: as much as on compute capability 9.0.
+constexpr int max_shared_bytes = 227 << 10;
 
 /// Runs `invoke(body)` for every thread of every block and counts what it does. `parameters` bytes
 /// from `body` on hold the kernel's arguments. Throws Fault at the first error.
