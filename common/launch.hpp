@@ -24,6 +24,10 @@ struct Grid {
   int dynamic_shared_bytes = 0;
 };
 
+/// The dynamic shared memory of a block, Grid::dynamic_shared_bytes of it. Unlike the arrays that a
+/// kernel declares, it may exceed 48 KB.
+alignas(16) extern __shared__ float dynamic_shared[];
+
 /// One block per BM x BN tile of C.
 constexpr Grid grid_of(Shape s, Tile t) {
   return {std::int64_t{1} * ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN), t.threads()};
@@ -47,13 +51,18 @@ Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
     throw Refusal(Exit::device_error, std::to_string(grid.threads) +
                                           " threads in a block, of at most 1024: choose a tile "
                                           "with fewer");
+  const std::int64_t shared_bytes =
+      simt::static_shared_bytes(reinterpret_cast<void*>(kernel)) + grid.dynamic_shared_bytes;
+  if (shared_bytes > simt::max_shared_bytes)
+    throw Refusal(Exit::device_error, std::to_string(shared_bytes) +
+                                          " bytes of shared memory in a block, of at most " +
+                                          std::to_string(simt::max_shared_bytes) +
+                                          ": choose a smaller tile or fewer stages");
   return {[=](Stream) {
             simt::launch(reinterpret_cast<void*>(kernel), grid.blocks, grid.threads,
-                         [=] { kernel(arguments...); });
+                         grid.dynamic_shared_bytes, [=] { kernel(arguments...); });
           },
-          {.threads = grid.threads,
-           .shared_bytes = simt::static_shared_bytes(reinterpret_cast<void*>(kernel)),
-           .blocks = grid.blocks}};
+          {.threads = grid.threads, .shared_bytes = shared_bytes, .blocks = grid.blocks}};
 }
 
 }  // namespace emulator

@@ -34,6 +34,7 @@ const std::vector<Step>& steps() { return registry(); }
 std::string to_string(Tile t) {
   std::string name = fmt::format("{}x{}", t.BM, t.BN);
   if (t.BK) name += fmt::format("x{}", t.BK);
+  if (t.WM) name += fmt::format(", {}x{}", t.WM, t.WN);
   if (t.TM * t.TN > 1) name += fmt::format(", {}x{}", t.TM, t.TN);
   if (t.blocks > 1) name += fmt::format(", {} per SM", t.blocks);
   return name;

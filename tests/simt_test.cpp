@@ -7,7 +7,9 @@
 #include <fstream>
 #include <numeric>
 
+#include "common/error.hpp"
 #include "common/gemm.hpp"
+#include "common/simt/cuda.hpp"
 #include "common/simt/emulator.hpp"
 #include "common/simt/transactions.hpp"
 #include "tests/contains.hpp"
@@ -183,6 +185,17 @@ TEST_F(Emulator, LetsAsynchronousCopiesArriveAtTheWait) {
   EXPECT_EQ(c.shared_store.bytes, 2 * 16 * 16);
 }
 
+TEST_F(Emulator, GivesABlockTheDynamicSharedMemoryOfItsLaunch) {
+  const int floats = simt::max_shared_bytes / 4 - 32;
+  const gemm::Run run = faults::reverse_dynamic_shared(in.data(), out.data(), floats);
+  EXPECT_EQ(run.footprint.shared_bytes, simt::max_shared_bytes);
+  const simt::Counts c = counts(run);
+  for (int tid = 0; tid < 32; ++tid) EXPECT_EQ(out[tid], 2 * in[31 - tid]) << tid;
+  expect(c.shared_store, 2 * 32 * 4, 2, 2);
+  expect(c.shared_load, 2 * 32 * 4, 2, 2);
+  EXPECT_THROW(faults::reverse_dynamic_shared(in.data(), out.data(), floats + 1), Refusal);
+}
+
 TEST_F(Emulator, TracesCodeOfTheHostInProgramOrder) {
   const Step& naive = steps().front();
   ASSERT_EQ(naive.name + (naive.device == Device::cpu ? " cpu" : ""), "01_cpu_naive cpu");
@@ -282,6 +295,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"global_write_outside", faults::global_write_outside, Kind::out_of_bounds, 0, "out",
                 -1},
         Planted{"shared_outside", faults::shared_outside, Kind::out_of_bounds, 63, "tile", 64},
+        Planted{"dynamic_shared_outside", faults::dynamic_shared_outside, Kind::out_of_bounds, 63,
+                "dynamic_shared", 64},
         Planted{"uninitialised_shared", faults::uninitialised_shared, Kind::uninitialised_shared,
                 40, "tile", 40},
         Planted{"misaligned_float4", faults::misaligned_float4, Kind::misaligned, 1, "in", 3},

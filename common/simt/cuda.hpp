@@ -11,8 +11,9 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-// A block runs on one host thread, so that thread's storage is the block's shared memory.
-#define __shared__ static thread_local
+// A block runs on one host thread, so that thread's storage is the block's shared memory. Constant,
+// or an array would be constructed at its first use.
+#define __shared__ constinit thread_local
 
 namespace gemm::simt {
 
@@ -22,16 +23,20 @@ unsigned block_index() __attribute__((const));
 unsigned block_size() __attribute__((const));
 unsigned grid_size() __attribute__((const));
 
+/// What a block may take of shared memory: as much as on compute capability 9.0.
+constexpr int max_shared_bytes = 227 << 10;
+
 /// Runs `invoke(body)` for every thread of every block and counts what it does. `parameters` bytes
 /// from `body` on hold the kernel's arguments. Throws Fault at the first error.
-void launch(void* kernel, std::int64_t blocks, int threads, void (*invoke)(const void*),
-            const void* body, std::size_t parameters);
+void launch(void* kernel, std::int64_t blocks, int threads, int dynamic_shared_bytes,
+            void (*invoke)(const void*), const void* body, std::size_t parameters);
 
 template <typename Body>
-void launch(void* kernel, std::int64_t blocks, int threads, const Body& body) {
+void launch(void* kernel, std::int64_t blocks, int threads, int dynamic_shared_bytes,
+            const Body& body) {
   launch(
-      kernel, blocks, threads, [](const void* b) { (*static_cast<const Body*>(b))(); }, &body,
-      sizeof body);
+      kernel, blocks, threads, dynamic_shared_bytes,
+      [](const void* b) { (*static_cast<const Body*>(b))(); }, &body, sizeof body);
 }
 
 /// Bytes of the __shared__ arrays that a kernel declares.

@@ -168,10 +168,10 @@ DeviceBuffer::DeviceBuffer(const void* begin, std::size_t bytes, std::string nam
 
 DeviceBuffer::~DeviceBuffer() { Memory::self().remove(begin_); }
 
-void launch(void* kernel, std::int64_t blocks, int threads, void (*invoke)(const void*),
-            const void* body, std::size_t parameters) {
+void launch(void* kernel, std::int64_t blocks, int threads, int dynamic_shared_bytes,
+            void (*invoke)(const void*), const void* body, std::size_t parameters) {
   if (blocks == 0) return;
-  collect(Pool::self().run({.arrays = Program::self().shared_arrays(kernel),
+  collect(Pool::self().run({.arrays = Program::self().shared_arrays(kernel, dynamic_shared_bytes),
                             .spans = Memory::self().spans(),
                             .threads = threads,
                             .blocks = blocks,

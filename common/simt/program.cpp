@@ -13,10 +13,17 @@
 #include <memory>
 #include <stdexcept>
 
+#include "common/simt/cuda.hpp"
+
 // Tells where the thread's storage lies: the symbol table has its offset, the thread its address.
 extern "C" {
 thread_local char gemm_simt_anchor = 0;
 }
+
+namespace gemm {
+// Declared in launch.hpp, for all kernels alike.
+alignas(16) __shared__ float dynamic_shared[simt::max_shared_bytes / sizeof(float)];
+}  // namespace gemm
 
 namespace gemm::simt {
 namespace {
@@ -124,9 +131,14 @@ bool Program::in_thread_storage(const void* p) const {
          storage_bytes_;
 }
 
-std::vector<SharedArray> Program::shared_arrays(const void* kernel) const {
+std::vector<SharedArray> Program::shared_arrays(const void* kernel,
+                                                std::uint64_t dynamic_bytes) const {
   const std::uint64_t address = reinterpret_cast<std::uintptr_t>(kernel) - bias_;
   std::vector<SharedArray> found;
+  if (dynamic_bytes > 0) {
+    const char* const begin = reinterpret_cast<const char*>(dynamic_shared);
+    found.push_back({"dynamic_shared", std::uint64_t(begin - thread_storage()), dynamic_bytes});
+  }
   for (const Symbol& function : functions_) {
     if (function.address != address || !function.name.starts_with("_Z")) continue;
     const std::string prefix = "_ZZ" + function.name.substr(2) + "E";

@@ -22,8 +22,8 @@ class Program {
  public:
   static Program& self();
 
-  /// Arrays that a kernel declares, in order of their place.
-  std::vector<SharedArray> shared_arrays(const void* kernel) const;
+  /// Arrays that a kernel declares, and `dynamic_bytes` of dynamic_shared, in order of their place.
+  std::vector<SharedArray> shared_arrays(const void* kernel, std::uint64_t dynamic_bytes = 0) const;
 
   /// Source lines of return addresses, by one run of addr2line; function and offset without it.
   std::vector<Source> sources(const std::vector<std::uint32_t>& addresses);

@@ -14,6 +14,7 @@ Run missing_second_barrier(const float* in, float* out);
 Run global_read_outside(const float* in, float* out);
 Run global_write_outside(const float* in, float* out);
 Run shared_outside(const float* in, float* out);
+Run dynamic_shared_outside(const float* in, float* out);
 Run uninitialised_shared(const float* in, float* out);
 Run misaligned_float4(const float* in, float* out);
 Run divergent_barrier(const float* in, float* out);

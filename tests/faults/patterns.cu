@@ -69,6 +69,16 @@ __global__ void warp_sum(const float* in, float* out) {
   out[tid] = x + 1000 * above + 1000000 * below;
 }
 
+// The last 32 of `floats` of dynamic shared memory, beside an array of the kernel's own.
+__global__ void dynamic_reversal(const float* in, float* out, int floats) {
+  __shared__ float tile[32];
+  const int tid = threadIdx.x;
+  tile[tid] = in[tid];
+  dynamic_shared[floats - 32 + tid] = in[tid];
+  __syncthreads();
+  out[tid] = tile[31 - tid] + dynamic_shared[floats - 1 - tid];
+}
+
 // Two stages of asynchronous copies, the second with a zero-filled end.
 __global__ void async_stages(const float* in, float* out) {
   alignas(16) __shared__ float tile[2][64];
@@ -107,6 +117,9 @@ Run fill_log(const float* in, float* out, int turns) {
   return launch(many_accesses, Grid{1, 32}, in, out, turns);
 }
 Run sum_warps(const float* in, float* out) { return launch(warp_sum, Grid{1, 64}, in, out); }
+Run reverse_dynamic_shared(const float* in, float* out, int floats) {
+  return launch(dynamic_reversal, Grid{1, 32, floats * int(sizeof(float))}, in, out, floats);
+}
 Run copy_stages(const float* in, float* out) { return launch(async_stages, Grid{1, 16}, in, out); }
 
 }  // namespace gemm::faults

@@ -13,6 +13,7 @@ Run load_shared_vectors(const float* in, float* out, int sharing);
 Run diverge(const float* in, float* out);
 Run fill_log(const float* in, float* out, int turns);
 Run sum_warps(const float* in, float* out);
+Run reverse_dynamic_shared(const float* in, float* out, int floats);
 Run copy_stages(const float* in, float* out);
 
 }  // namespace gemm::faults

@@ -1,0 +1,43 @@
+// Copies from global to shared memory that a thread starts and does not wait for.
+#pragma once
+
+#include "common/launch.hpp"
+
+#if !defined(GEMM_EMULATOR)
+#include <cuda_pipeline_primitives.h>
+#endif
+
+namespace gemm {
+#if defined(GEMM_EMULATOR)
+inline namespace emulator {
+#else
+inline namespace cuda {
+#endif
+
+/// Starts the copy of `bytes` (4 or 16) from global to shared memory; both addresses are multiples
+/// of it. Where `inside` is false nothing is read, and zeros are written. It belongs to the group
+/// of copies that this thread's next __pipeline_commit ends.
+/// PTX ISA, Data Movement and Conversion Instructions: cp.async. The primitive of the toolkit wants
+/// the number of zeros when compiling, which would make two instructions of this.
+template <int bytes>
+__device__ __forceinline__ void copy_async(float* to, const float* from, bool inside) {
+  static_assert(bytes == 4 || bytes == 16);
+#if __CUDA_ARCH__ >= 800
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const int source_bytes = inside ? bytes : 0;
+  if constexpr (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
+                 "r"(source_bytes)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from),
+                 "r"(source_bytes)
+                 : "memory");
+#else
+  // The emulator; and GPUs without such an instruction, where the thread copies and waits.
+  __pipeline_memcpy_async(to, from, bytes, inside ? 0 : bytes);
+#endif
+}
+
+}  // namespace
+}  // namespace gemm
