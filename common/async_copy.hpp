@@ -14,28 +14,27 @@ inline namespace emulator {
 inline namespace cuda {
 #endif
 
-/// Starts the copy of `bytes` (4 or 16) from global to shared memory; both addresses are multiples
-/// of it. Where `inside` is false nothing is read, and zeros are written. It belongs to the group
-/// of copies that this thread's next __pipeline_commit ends.
+/// Starts the copy of `floats` (1 or 4) from global to shared memory; both addresses are multiples
+/// of their size. The first `inside` of them are read, the others are zeros; with none inside, `from`
+/// may be anything. It belongs to the group of copies that this thread's next __pipeline_commit ends.
 /// PTX ISA, Data Movement and Conversion Instructions: cp.async. The primitive of the toolkit wants
 /// the number of zeros when compiling, which would make two instructions of this.
-template <int bytes>
-__device__ __forceinline__ void copy_async(float* to, const float* from, bool inside) {
-  static_assert(bytes == 4 || bytes == 16);
+template <int floats>
+__device__ __forceinline__ void copy_async(float* to, const float* from, int inside) {
+  static_assert(floats == 1 || floats == 4);
 #if __CUDA_ARCH__ >= 800
   const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  const int source_bytes = inside ? bytes : 0;
-  if constexpr (bytes == 16)
+  if constexpr (floats == 4)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
-                 "r"(source_bytes)
+                 "r"(4 * inside)
                  : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from),
-                 "r"(source_bytes)
+                 "r"(4 * inside)
                  : "memory");
 #else
   // The emulator; and GPUs without such an instruction, where the thread copies and waits.
-  __pipeline_memcpy_async(to, from, bytes, inside ? 0 : bytes);
+  __pipeline_memcpy_async(to, from, 4 * floats, 4 * (floats - inside));
 #endif
 }
 

@@ -53,14 +53,7 @@ __device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, int parity)
 }
 
 // -------------------------------------------------- asynchronous copies (PTX ISA, Data Movement and
-// Conversion Instructions: cp.async, cp.async.bulk.tensor).
-
-/// cp.async of 4 bytes, of which the first `bytes` (0 or 4) are read; the rest is zero.
-__device__ __forceinline__ void copy_async4(float* shared, const float* global, int bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(shared)),
-               "l"(global), "r"(bytes)
-               : "memory");
-}
+// Conversion Instructions: cp.async.bulk.tensor, and what tells of a cp.async).
 
 /// cp.async.mbarrier.arrive.noinc: arrives once this thread's cp.async so far have landed.
 __device__ __forceinline__ void barrier_arrive_after_copies(std::uint64_t* barrier) {

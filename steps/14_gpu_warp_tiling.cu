@@ -110,13 +110,16 @@ __global__ void __launch_bounds__(threads, blocks)
     __syncthreads();  // the next slice is whole, and this one is free
   }
 
-  // 4. registers -> global, four floats at a time.
+  // 4. registers -> global, float by float: four at once would have to lie in four registers that follow
+  //    each other, and the FMAs of the loop above would then meet in one bank of the register file.
 #pragma unroll
   for (int i = 0; i < TM; ++i)
 #pragma unroll
-    for (int j = 0; j < TN; j += 4)
-      store4(C, M, N, row0 + tr + i / 4 * row_step + i % 4, col0 + tc + j / 4 * col_step,
-             &acc[i][j]);
+    for (int j = 0; j < TN; ++j) {
+      const int r = row0 + tr + i / 4 * row_step + i % 4;
+      const int c = col0 + tc + j / 4 * col_step + j % 4;
+      if (r < M && c < N) C[std::size_t(r) * N + c] = acc[i][j];
+    }
 }
 
 template <LaneMap map, Tile T>

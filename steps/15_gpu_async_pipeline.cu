@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(threads, blocks)
     for (int k = 0; k < BK; k += 8)
 #pragma unroll
       for (int r = 0; r < BM; r += threads / 8)
-        copy_async<4>(&As[a_k + k][a_r + r], a_from + std::size_t(r) * K + k0 + k,
+        copy_async<1>(&As[a_k + k][a_r + r], a_from + std::size_t(r) * K + k0 + k,
                       row0 + a_r + r < M && k0 + a_k + k < K);
 #pragma unroll
     for (int k = 0; k < BK; k += threads / (BN / 4)) {
@@ -74,10 +74,10 @@ __global__ void __launch_bounds__(threads, blocks)
       const float* const from = b_from + std::size_t(k0 + k) * N;
       const int left = k0 + b_k + k < K ? N - col0 - b_c : 0;
       if (b_aligned)
-        copy_async<16>(to, from, 0 < left);
+        copy_async<4>(to, from, left > 0 ? 4 : 0);
       else
 #pragma unroll
-        for (int j = 0; j < 4; ++j) copy_async<4>(to + j, from + j, j < left);
+        for (int j = 0; j < 4; ++j) copy_async<1>(to + j, from + j, j < left);
     }
   };
 
@@ -119,13 +119,16 @@ __global__ void __launch_bounds__(threads, blocks)
     }
   }
 
-  // 5. registers -> global, four floats at a time.
+  // 5. registers -> global, float by float: four at once would have to lie in four registers that follow
+  //    each other, and the FMAs of the loop above would then meet in one bank of the register file.
 #pragma unroll
   for (int i = 0; i < TM; ++i)
 #pragma unroll
-    for (int j = 0; j < TN; j += 4)
-      store4(C, M, N, row0 + tr + i / 4 * row_step + i % 4, col0 + tc + j / 4 * col_step,
-             &acc[i][j]);
+    for (int j = 0; j < TN; ++j) {
+      const int r = row0 + tr + i / 4 * row_step + i % 4;
+      const int c = col0 + tc + j / 4 * col_step + j % 4;
+      if (r < M && c < N) C[std::size_t(r) * N + c] = acc[i][j];
+    }
 }
 
 template <int S, LaneMap map, Tile T>

@@ -33,21 +33,35 @@ constexpr auto xor_map = LaneMap::exclusive_or, z_order = LaneMap::z_order;
 template <LaneMap map, Tile T, int stages>
 Run run_portable(const Problem& p, int splits) {
   const auto [M, N, K] = p.shape;
-  PortableCall call{.M = M, .N = N, .K = p.alpha == 0 ? 0 : K, .A = p.A, .lda = p.lda, .B = p.B, .ldb = p.ldb, .C = p.C,
-                    .ldc = p.ldc, .alpha = p.alpha, .beta = p.beta, .splits = splits};
+  PortableCall call{.M = M,
+                    .N = N,
+                    .K = p.alpha == 0 ? 0 : K,
+                    .A = p.A,
+                    .lda = p.lda,
+                    .B = p.B,
+                    .ldb = p.ldb,
+                    .C = p.C,
+                    .ldc = p.ldc,
+                    .alpha = p.alpha,
+                    .beta = p.beta,
+                    .splits = splits};
   Grid grid = grid_of(p.shape, T);
   grid.blocks *= splits;
+  grid.dynamic_shared_bytes = sizeof(Ring<transposed_pitch(T.BM), T.BN, T.BK, stages>);
   const bool aligned = reinterpret_cast<std::uintptr_t>(p.B) % 16 == 0 && p.ldb % 4 == 0;
-  const auto kernel = aligned ? portable<map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN, T.threads(), T.blocks, 4>
-  : portable<map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN, T.threads(), T.blocks, 1>;
+  const auto kernel = aligned ? portable<map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN,
+                                         T.threads(), T.blocks, 4>
+                              : portable<map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN,
+                                         T.threads(), T.blocks, 1>;
   if (splits == 1) return launch(kernel, grid, call);
   const auto parts = std::make_shared<Workspace>(std::size_t(splits) * M * N);
   call.C = parts->data();
   call.ldc = N, call.part_pitch = std::int64_t{M} * N;
   call.alpha = 1, call.beta = 0;
   const Run multiply = launch(kernel, grid, call);
-  const Run sum = launch(sum_parts, {(std::int64_t{M} * N + sum_threads - 1) / sum_threads, sum_threads}, M, N, splits,
-                         static_cast<const float*>(parts->data()), p.C, p.ldc, p.alpha, p.beta);
+  const Run sum =
+      launch(sum_parts, {(std::int64_t{M} * N + sum_threads - 1) / sum_threads, sum_threads}, M, N,
+             splits, static_cast<const float*>(parts->data()), p.C, p.ldc, p.alpha, p.beta);
   return {[=](Stream stream) {
             multiply.start(stream);
             sum.start(stream);
@@ -66,25 +80,41 @@ int wanted_splits(Shape s, Tile t, int per_sm) {
 
 template <LaneMap map, Tile T, int stages>
 Kernel portable_row(const std::string& name, int per_sm) {
-  return {name + " " + to_string(T), [=](const Problem& p) { return run_portable<map, T, stages>(p, per_sm ? wanted_splits(p.shape, T, per_sm) : 1); },
+  return {name + " " + to_string(T),
+          [=](const Problem& p) {
+            return run_portable<map, T, stages>(p, per_sm ? wanted_splits(p.shape, T, per_sm) : 1);
+          },
           tiled_traffic(T), T};
 }
 
 constexpr Tile p_large{.BM = 256, .BN = 128, .BK = 8, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
-constexpr Tile p_medium{.BM = 128, .BN = 128, .BK = 8, .WM = 64, .WN = 64, .TM = 16, .TN = 8, .blocks = 2};
-constexpr Tile p_small{.BM = 64, .BN = 64, .BK = 16, .WM = 32, .WN = 32, .TM = 8, .TN = 4, .blocks = 3};
-constexpr Tile p_small8{.BM = 64, .BN = 64, .BK = 16, .WM = 32, .WN = 64, .TM = 8, .TN = 8, .blocks = 4};
+constexpr Tile p_medium{
+    .BM = 128, .BN = 128, .BK = 8, .WM = 64, .WN = 64, .TM = 16, .TN = 8, .blocks = 2};
+constexpr Tile p_small{
+    .BM = 64, .BN = 64, .BK = 16, .WM = 32, .WN = 32, .TM = 8, .TN = 4, .blocks = 3};
+constexpr Tile p_small8{
+    .BM = 64, .BN = 64, .BK = 16, .WM = 32, .WN = 64, .TM = 8, .TN = 8, .blocks = 4};
 
 #if !defined(GEMM_EMULATOR)
 template <FeedA feed, LaneMap map, Tile T, int stages, int unrolled>
 Run run_hopper(const Problem& p, bool cut) {
   const auto [M, N, K] = p.shape;
   const Schedule schedule = schedule_of(p.shape, T, multiprocessors(), cut);
-  HopperCall call{.M = M, .N = N, .K = K, .A = p.A, .lda = p.lda, .C = p.C, .ldc = p.ldc, .alpha = p.alpha, .beta = p.beta,
+  HopperCall call{.M = M,
+                  .N = N,
+                  .K = K,
+                  .A = p.A,
+                  .lda = p.lda,
+                  .C = p.C,
+                  .ldc = p.ldc,
+                  .alpha = p.alpha,
+                  .beta = p.beta,
                   .schedule = schedule};
   std::vector<Run> before;
   std::vector<std::shared_ptr<Workspace>> memory;
-  const auto room = [&](std::size_t floats) { return memory.emplace_back(std::make_shared<Workspace>(floats))->data(); };
+  const auto room = [&](std::size_t floats) {
+    return memory.emplace_back(std::make_shared<Workspace>(floats))->data();
+  };
   CUtensorMap map_a{};
   if constexpr (feed == FeedA::packed) {
     float* const At = room(std::size_t(K) * packed_pitch(M));
@@ -104,15 +134,23 @@ Run run_hopper(const Problem& p, bool cut) {
     call.done = reinterpret_cast<unsigned*>(room(schedule.blocks));
     check(cudaMemset(call.done, 0, schedule.blocks * sizeof(unsigned)), "clearing flags");
   }
-  const Grid grid{std::min(schedule.blocks, call.sums ? schedule.blocks : schedule.tiles()), T.threads() + producer_threads,
-                  static_cast<int>(sizeof(Ring<feed, T.BM, T.BN, T.BK, stages>))};
-  before.push_back(launch(hopper<feed, map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN, unrolled>, grid, map_a, map_b, call));
-  return {[before, memory](Stream stream) { for (const Run& run : before) run.start(stream); }, before.back().footprint};
+  const Grid grid{std::min(schedule.blocks, call.sums ? schedule.blocks : schedule.tiles()),
+                  T.threads() + producer_threads,
+                  static_cast<int>(sizeof(FedRing<feed, T.BM, T.BN, T.BK, stages>))};
+  before.push_back(
+      launch(hopper<feed, map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN, unrolled>, grid,
+             map_a, map_b, call));
+  return {[before, memory](Stream stream) {
+            for (const Run& run : before) run.start(stream);
+          },
+          before.back().footprint};
 }
 
 template <FeedA feed, LaneMap map, Tile T, int stages, int unrolled>
 Kernel hopper_row(const std::string& name, bool cut = true) {
-  return {name + " " + to_string(T), [=](const Problem& p) { return run_hopper<feed, map, T, stages, unrolled>(p, cut); }, tiled_traffic(T), T};
+  return {name + " " + to_string(T),
+          [=](const Problem& p) { return run_hopper<feed, map, T, stages, unrolled>(p, cut); },
+          tiled_traffic(T), T};
 }
 
 constexpr Tile tall{.BM = 256, .BN = 128, .BK = 32, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
@@ -122,25 +160,26 @@ constexpr Tile wide{.BM = 128, .BN = 256, .BK = 32, .WM = 64, .WN = 64, .TM = 16
 const Register step{{.name = "16_gpu_fp32_peak",
                      .title = "GPU, the peak of fp32",
                      .device = this_device,
-                     .kernels = {
+                     .kernels =
+                         {
 #if !defined(GEMM_EMULATOR)
-                         hopper_row<FeedA::packed, xor_map, tall, 4, 8>("packed"),
-                         hopper_row<FeedA::on_the_way, xor_map, tall, 4, 8>("on the way"),
-                         hopper_row<FeedA::packed, xor_map, wide, 4, 8>("packed"),
-                         hopper_row<FeedA::on_the_way, xor_map, wide, 4, 8>("on the way"),
-                         hopper_row<FeedA::packed, z_order, tall, 4, 8>("z-order"),
-                         hopper_row<FeedA::packed, xor_map, tall, 4, 8>("uncut", false),
-                         hopper_row<FeedA::packed, xor_map, tall, 4, 32>("unrolled"),
+                             hopper_row<FeedA::packed, xor_map, tall, 4, 8>("packed"),
+                             hopper_row<FeedA::on_the_way, xor_map, tall, 4, 8>("on the way"),
+                             hopper_row<FeedA::packed, xor_map, wide, 4, 8>("packed"),
+                             hopper_row<FeedA::on_the_way, xor_map, wide, 4, 8>("on the way"),
+                             hopper_row<FeedA::packed, z_order, tall, 4, 8>("z-order"),
+                             hopper_row<FeedA::packed, xor_map, tall, 4, 8>("uncut", false),
+                             hopper_row<FeedA::packed, xor_map, tall, 4, 32>("unrolled"),
 #endif
-                         portable_row<xor_map, p_large, 3>("portable", 0),
-                         portable_row<xor_map, p_medium, 4>("portable", 0),
-                         portable_row<z_order, p_medium, 4>("portable z-order", 0),
-                         portable_row<xor_map, p_medium, 4>("split 2", 2),
-                         portable_row<xor_map, p_small, 4>("split 0", 0),
-                         portable_row<xor_map, p_small, 4>("split 2", 2),
-                         portable_row<xor_map, p_small, 4>("split 3", 3),
-                         portable_row<xor_map, p_small8, 3>("split 4", 4),
-                         portable_row<xor_map, p_small8, 3>("split 6", 6)},
+                             portable_row<xor_map, p_large, 3>("portable", 0),
+                             portable_row<xor_map, p_medium, 4>("portable", 0),
+                             portable_row<z_order, p_medium, 4>("portable z-order", 0),
+                             portable_row<xor_map, p_medium, 4>("split 2", 2),
+                             portable_row<xor_map, p_small, 4>("split 0", 0),
+                             portable_row<xor_map, p_small, 4>("split 2", 2),
+                             portable_row<xor_map, p_small, 4>("split 3", 3),
+                             portable_row<xor_map, p_small8, 3>("split 4", 4),
+                             portable_row<xor_map, p_small8, 3>("split 6", 6)},
                      .whole_contract = true}};
 
 }  // namespace

@@ -1,10 +1,12 @@
 // The kernel for GPUs with a copy engine (compute capability 9.0): one warp feeds the others.
 #pragma once
 
+#include "common/async_copy.hpp"
 #include "common/cuda/tensor_map.hpp"
 #include "common/ptx.hpp"
 #include "common/workspace.hpp"
 #include "steps/16_gpu_fp32_peak/pack.cuh"
+#include "steps/16_gpu_fp32_peak/ring.hpp"
 #include "steps/16_gpu_fp32_peak/schedule.hpp"
 #include "steps/16_gpu_fp32_peak/thread_tile.hpp"
 
@@ -33,13 +35,9 @@ struct HopperCall {
   unsigned* done;  // for each block: its sums are there
 };
 
-// Slices in flight: as many as a block's shared memory holds.
+// The ring, and for each stage: it is full, it is empty again.
 template <FeedA feed, int BM, int BN, int BK, int stages>
-struct Ring {
-  // 4 floats apart, 8 k x 4 m of a warp's copies fall into 32 different banks.
-  static constexpr int lda = feed == FeedA::packed ? BM : BM + 4;
-  alignas(128) float As[stages][BK][lda];
-  alignas(128) float Bs[stages][BK][BN];
+struct FedRing : Ring<feed == FeedA::packed ? BM : transposed_pitch(BM), BN, BK, stages> {
   std::uint64_t full[stages], empty[stages];
 };
 
@@ -56,9 +54,8 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
   static_assert(BM % WM == 0 && BN % WN == 0 && BM / WM * (BN / WN) == warps,
                 "warp tiles cover the block tile exactly");
   static_assert(BK % unrolled == 0 && unrolled % 2 == 0, "two fragments take turns");
-  using Slices = Ring<feed, BM, BN, BK, stages>;
-  extern __shared__ __align__(128) unsigned char shared[];
-  Slices& ring = *reinterpret_cast<Slices*>(shared);
+  auto& ring = *reinterpret_cast<FedRing<feed, BM, BN, BK, stages>*>(dynamic_shared);
+  constexpr int lda = sizeof ring.As[0][0] / sizeof(float);
 
   const Schedule& schedule = call.schedule;
   const int tid = threadIdx.x, lane = tid % 32;
@@ -110,7 +107,7 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
 #pragma unroll
             for (int kk = 0; kk < BK; kk += 8) {
               const bool valid = inside || (row0 + m + mm < call.M && k0 + k + kk < call.K);
-              ptx::copy_async4(to + kk * Slices::lda, valid ? from + kk : call.A, valid ? 4 : 0);
+              copy_async<1>(to + kk * lda, from + kk, valid);
             }
         };
         if (row0 + BM <= call.M && k0 + BK <= call.K)
@@ -123,7 +120,8 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
     };
     while (pieces.next(piece)) {
       const TilePlace at = place_of_tile(schedule, piece.tile);
-      for (int s = piece.slice0; s < piece.slice1; ++s) feed_slice(at.row * BM, at.col * BN, s * BK);
+      for (int s = piece.slice0; s < piece.slice1; ++s)
+        feed_slice(at.row * BM, at.col * BN, s * BK);
     }
     feed_slice(0, 0, schedule.slices * BK);  // zeros: the last fragments read ahead are of this
     return;
@@ -133,7 +131,6 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
   ptx::take_registers<feed == FeedA::packed ? 240 : 224>();
   const LanePlace place = place_of<map, LM, LN>(lane);
   const int tr = warp / (BN / WN) * WM + place.row * 4, tc = warp % (BN / WN) * WN + place.col * 4;
-  constexpr int lda = Slices::lda;
   constexpr int steps = stages * BK / unrolled;  // of the whole ring
   const float* const a0 = &ring.As[0][0][tr];
   const float* const b0 = &ring.Bs[0][0][tc];

@@ -1,12 +1,10 @@
 // The kernel for every GPU, and for sizes too small for the other one: a pipeline of cp.async.
 #pragma once
 
-#if !defined(GEMM_EMULATOR)
-#include <cuda_pipeline_primitives.h>
-#endif
-
+#include "common/async_copy.hpp"
 #include "common/launch.hpp"
 #include "common/workspace.hpp"
+#include "steps/16_gpu_fp32_peak/ring.hpp"
 #include "steps/16_gpu_fp32_peak/thread_tile.hpp"
 
 namespace gemm {
@@ -33,14 +31,13 @@ template <LaneMap map, int BM, int BN, int BK, int stages, int WM, int WN, int T
           int threads, int blocks, int width>
 __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall call) {
   constexpr int LM = WM / TM, LN = WN / TN;
-  constexpr int lda = BM + 4;  // 8 k x 4 m of a warp's copies fall into 32 different banks
   static_assert(BM % WM == 0 && BN % WN == 0 && BM / WM * (BN / WN) * 32 == threads,
                 "warp tiles cover the block tile exactly");
   static_assert(stages >= 3, "one slice is used, the next one is there, others are on their way");
-  static_assert(BK % 8 == 0 && BM % (threads / 8) == 0 && BK * BN % (width * threads) == 0,
-                "every thread carries the same share of a slice");
-  alignas(16) __shared__ float As[stages][BK][lda];
-  alignas(16) __shared__ float Bs[stages][BK][BN];
+  constexpr int a_rows = threads / 8, b_rows = threads / (BN / width);
+  static_assert(BK % 8 == 0 && BM % a_rows == 0 && b_rows * (BN / width) == threads,
+                "every thread copies the same share of a slice");
+  auto& ring = *reinterpret_cast<Ring<transposed_pitch(BM), BN, BK, stages>*>(dynamic_shared);
 
   const auto [M, N, K] = Shape{call.M, call.N, call.K};
   const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
@@ -53,51 +50,62 @@ __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall c
 
   // 1. global -> shared, a slice at a time. What lies past an edge arrives as zero, and so does the
   //    slice after the last, of which fragments are read ahead.
-  const auto start_copies = [&](int slice) {
-    const int k0 = k_begin + slice * BK, stage = slice % stages;
-    if (slice <= slices) {
+  const int a_m = tid / 8, a_k = tid % 8;
+  const int b_k = tid / (BN / width), b_n = tid % (BN / width) * width;
+  const float* a_from = call.A + (row0 + a_m) * call.lda + k_begin + a_k;
+  const float* b_from = call.B + (k_begin + b_k) * call.ldb + col0 + b_n;
+  const int b_inside = min(width, max(0, N - col0 - b_n));
+  int k_left = k_end - k_begin;  // of the slice that is copied next, and those after it
+  int filled = 0;  // the stage that it goes to
+  const auto start_copies = [&] {
+    auto& As = ring.As[filled];
+    auto& Bs = ring.Bs[filled];
 #pragma unroll
-      for (int m = tid / 8; m < BM; m += threads / 8)
+    for (int m = 0; m < BM; m += a_rows)
 #pragma unroll
-        for (int k = tid % 8; k < BK; k += 8) {
-          const bool inside = row0 + m < M && k0 + k < k_end;
-          const float* const from = inside ? call.A + (row0 + m) * call.lda + k0 + k : call.A;
-          __pipeline_memcpy_async(&As[stage][k][m], from, 4, inside ? 0 : 4);
-        }
+      for (int k = 0; k < BK; k += 8)
+        copy_async<1>(&As[a_k + k][a_m + m], a_from + m * call.lda + k,
+                      row0 + a_m + m < M && a_k + k < k_left);
 #pragma unroll
-      for (int i = tid; i < BK * BN / width; i += threads) {
-        const int k = i / (BN / width), n = i % (BN / width) * width;
-        const int inside = k0 + k < k_end ? min(width, max(0, N - col0 - n)) : 0;
-        const float* const from = inside > 0 ? call.B + (k0 + k) * call.ldb + col0 + n : call.B;
-        __pipeline_memcpy_async(&Bs[stage][k][n], from, 4 * width, 4 * (width - inside));
-      }
-    }
-    __pipeline_commit();  // an empty group too: the waits count groups
+    for (int k = 0; k < BK; k += b_rows)
+      if (BK % b_rows == 0 || b_k + k < BK)
+        copy_async<width>(&Bs[b_k + k][b_n], b_from + k * call.ldb,
+                          b_k + k < k_left ? b_inside : 0);
+    a_from += BK;
+    b_from += BK * call.ldb;
+    k_left -= BK;
+    filled = filled + 1 == stages ? 0 : filled + 1;
   };
 
   const LanePlace place = place_of<map, LM, LN>(lane);
   const int tr = warp / (BN / WN) * WM + place.row * 4, tc = warp % (BN / WN) * WN + place.col * 4;
   ThreadTile<TM, TN, LM, LN> tile;
   tile.clear();
-  for (int slice = 0; slice < stages - 1; ++slice) start_copies(slice);
+  for (int slice = 0; slice < stages - 1; ++slice) {
+    if (slice <= slices) start_copies();
+    __pipeline_commit();  // an empty group too: the waits count groups
+  }
   __pipeline_wait_prior(stages - 2);
   __syncthreads();
-  tile.read_all(0, &As[0][0][tr], &Bs[0][0][tc]);
+  tile.read_all(0, &ring.As[0][0][tr], &ring.Bs[0][0][tc]);
 
   // 2. shared -> registers -> outer products. Fragments are read one k ahead, across the edge to the
   //    next slice too, so that one has to be there already.
+  int now = 0;
 #pragma unroll 1
   for (int slice = 0; slice < slices; ++slice) {
     __pipeline_wait_prior(stages - 3);
     __syncthreads();
-    start_copies(slice + stages - 1);  // to where the slice before this one lay
-    const int now = slice % stages, next = (slice + 1) % stages;
+    if (slice + stages - 1 <= slices) start_copies();  // to where the slice before this one lay
+    __pipeline_commit();
+    const int next = now + 1 == stages ? 0 : now + 1;
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       const bool edge = k + 1 == BK;
-      tile.multiply(k % 2, edge ? &As[next][0][tr] : &As[now][k + 1][tr],
-                    edge ? &Bs[next][0][tc] : &Bs[now][k + 1][tc]);
+      tile.multiply(k % 2, edge ? &ring.As[next][0][tr] : &ring.As[now][k + 1][tr],
+                    edge ? &ring.Bs[next][0][tc] : &ring.Bs[now][k + 1][tc]);
     }
+    now = next;
   }
 
   // 3. registers -> global.

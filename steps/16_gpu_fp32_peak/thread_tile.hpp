@@ -48,8 +48,8 @@ struct ThreadTile {
       if (i == TM - 1)
 #pragma unroll
         for (int n = (TM - 1) / spread + 1; n < reads; ++n) read(n, 1 - now, As, Bs);
-        // Every second row backwards: the element of b at the turn is used twice in a row, and
-        // comes from the operand cache the second time.
+          // Every second row backwards: the element of b at the turn is used twice in a row, and
+          // comes from the operand cache the second time.
 #pragma unroll
       for (int jj = 0; jj < TN; ++jj) {
         const int j = i % 2 ? TN - 1 - jj : jj;
@@ -81,8 +81,7 @@ struct ThreadTile {
         } else {
 #pragma unroll
           for (int e = 0; e < 4; ++e)
-            if (c + e < N)
-              out[e] = alpha * acc[i][j + e] + (beta != 0 ? beta * out[e] : 0);
+            if (c + e < N) out[e] = alpha * acc[i][j + e] + (beta != 0 ? beta * out[e] : 0);
         }
       }
     }
