@@ -22,6 +22,8 @@ struct Grid {
   std::int64_t blocks;
   int threads;
   int dynamic_shared_bytes = 0;
+  int cluster =
+      1;  ///< so many neighbouring blocks run at the same time and see each other's memory
 };
 
 /// The dynamic shared memory of a block, Grid::dynamic_shared_bytes of it. Unlike the arrays that a
@@ -87,9 +89,18 @@ Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
           "raising the kernel's shared memory limit");
   return {[=](Stream stream) {
             if (grid.blocks == 0) return;
-            kernel<<<static_cast<unsigned>(grid.blocks), grid.threads, grid.dynamic_shared_bytes,
-                     stream>>>(arguments...);
-            check(cudaGetLastError(), "launching the kernel");
+            cudaLaunchAttribute cluster{};
+            cluster.id = cudaLaunchAttributeClusterDimension;
+            cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+            cudaLaunchConfig_t configuration{};
+            configuration.gridDim = static_cast<unsigned>(grid.blocks);
+            configuration.blockDim = grid.threads;
+            configuration.dynamicSmemBytes = grid.dynamic_shared_bytes;
+            configuration.stream = stream;
+            configuration.attrs = &cluster;
+            configuration.numAttrs = grid.cluster > 1;
+            check(cudaLaunchKernelEx(&configuration, kernel, Parameters(arguments)...),
+                  "launching the kernel");
           },
           {.threads = grid.threads,
            .registers = attributes.numRegs,

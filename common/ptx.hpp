@@ -36,10 +36,10 @@ __device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier, bool arri
 
 /// mbarrier.arrive.expect_tx: arrives, and lets the phase wait for `bytes` of copies too.
 __device__ __forceinline__ void barrier_arrive_expecting(std::uint64_t* barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
 }
 
 /// mbarrier.try_wait.parity, until the phase of this parity is over.
@@ -57,8 +57,7 @@ __device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, int parity)
 
 /// cp.async.mbarrier.arrive.noinc: arrives once this thread's cp.async so far have landed.
 __device__ __forceinline__ void barrier_arrive_after_copies(std::uint64_t* barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
-                   shared_address(barrier))
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
 

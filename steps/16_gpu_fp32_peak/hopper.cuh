@@ -1,6 +1,8 @@
 // The kernel for GPUs with a copy engine (compute capability 9.0): one warp feeds the others.
 #pragma once
 
+#include <cooperative_groups.h>
+
 #include "common/async_copy.hpp"
 #include "common/cuda/tensor_map.hpp"
 #include "common/ptx.hpp"
@@ -22,14 +24,17 @@ enum class FeedA { packed, on_the_way };
 // others: 128 * 24 + 256 * 240 <= 65536.
 constexpr int producer_threads = 128;
 
+// How the sums of a tile that is cut along K come together. `through_memory`: blocks write theirs to
+// global memory, and the one with the last slices adds them. `in_cluster`: the blocks of a tile are a
+// cluster; each of them adds up a part of the tile, out of the shared memory of all.
+enum class Join { through_memory, in_cluster };
+
 // What the kernel is told besides its operands' place.
 struct HopperCall {
   int M, N, K;
   const float* A;
   std::int64_t lda;
-  float* C;
-  std::int64_t ldc;
-  float alpha, beta;
+  Output output;
   Schedule schedule;
   float* sums;  // a tile for each block: what it adds to a tile that another block finishes
   unsigned* done;  // for each block: its sums are there
@@ -43,8 +48,8 @@ struct FedRing : Ring<feed == FeedA::packed ? BM : transposed_pitch(BM), BN, BK,
 
 // C = alpha * A * B + beta * C, row-major, K > 0; A packed (K x M) or in place, B any N whose rows
 // start at multiples of 16 bytes. A persistent grid: the schedule says who multiplies what.
-template <FeedA feed, LaneMap map, int BM, int BN, int BK, int stages, int WM, int WN, int TM,
-          int TN, int unrolled>
+template <FeedA feed, Join join, LaneMap map, int BM, int BN, int BK, int stages, int WM, int WN,
+          int TM, int TN, int unrolled>
 __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
     hopper(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
            const __grid_constant__ HopperCall call) {
@@ -163,6 +168,35 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
       ptx::barrier_arrive(&ring.empty[used], lane == 0);
     }
 
+    const TilePlace at = place_of_tile(schedule, piece.tile);
+    const int r = at.row * BM + tr, c = at.col * BN + tc;
+
+    if constexpr (join == Join::in_cluster) {
+      // 3. Sums to shared memory, which nobody else needs any more; then everyone's, in the order of
+      //    k, for a part of the rows of each thread tile.
+      float* const mine = &ring.As[0][0][0] + tid;
+      static_assert(BM * BN * sizeof(float) <= sizeof ring.As + sizeof ring.Bs);
+      const auto cluster = cooperative_groups::this_cluster();
+      ptx::sync_some<1, consumers>();
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+#pragma unroll
+        for (int j = 0; j < TN; ++j) mine[(i * TN + j) * consumers] = tile.acc[i][j];
+      cluster.sync();
+      const int blocks = cluster.num_blocks(), rank = cluster.block_rank();
+      for (int i = TM * rank / blocks; i < TM * (rank + 1) / blocks; ++i) {
+        float sums[TN] = {};
+        for (int other = 0; other < blocks; ++other) {
+          const float* const theirs = cluster.map_shared_rank(mine, other);
+#pragma unroll
+          for (int j = 0; j < TN; ++j) sums[j] += theirs[(i * TN + j) * consumers];
+        }
+        call.output.template store_row<TM, TN, LM, LN>(r, c, i, sums);
+      }
+      cluster.sync();  // nobody leaves while others read its memory
+      return;
+    }
+
     // 3. A tile that was cut: the block with its last slices adds what the others have, in the
     //    order of k, and finishes it.
     const bool finishes = piece.slice1 == schedule.slices;
@@ -199,9 +233,7 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
     }
 
     // 4. registers -> global.
-    const TilePlace at = place_of_tile(schedule, piece.tile);
-    tile.store(call.C, call.ldc, call.M, call.N, at.row * BM + tr, at.col * BN + tc, call.alpha,
-               call.beta);
+    call.output.store(r, c, tile);
   }
 #endif
 }

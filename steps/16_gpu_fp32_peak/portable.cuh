@@ -18,9 +18,7 @@ struct PortableCall {
   std::int64_t lda;
   const float* B;
   std::int64_t ldb;
-  float* C;
-  std::int64_t ldc;
-  float alpha, beta;
+  Output output;
   int splits = 1;
   std::int64_t part_pitch = 0;
 };
@@ -109,8 +107,9 @@ __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall c
   }
 
   // 3. registers -> global.
-  tile.store(call.C + part * call.part_pitch, call.ldc, M, N, row0 + tr, col0 + tc, call.alpha,
-             call.beta);
+  Output output = call.output;
+  output.C += part * call.part_pitch;
+  output.store(row0 + tr, col0 + tc, tile);
 }
 
 // C = alpha * (the sum of `splits` dense M x N matrices, in their order) + beta * C.

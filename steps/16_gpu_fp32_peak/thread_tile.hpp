@@ -52,39 +52,51 @@ struct ThreadTile {
           // comes from the operand cache the second time.
 #pragma unroll
       for (int jj = 0; jj < TN; ++jj) {
-        const int j = i % 2 ? TN - 1 - jj : jj;
+        const int j = i % 2 ? jj : TN - 1 - jj;
         acc[i][j] += a[now][i] * b[now][j];
       }
     }
   }
+};
 
-  /// C = alpha * acc + beta * C in the elements that lie inside; beta == 0 reads no C. (tr, tc):
-  /// the thread's corner in C.
-  __device__ __forceinline__ void store(float* C, std::int64_t ldc, int M, int N, int tr, int tc,
-                                        float alpha, float beta) const {
-    const bool aligned = reinterpret_cast<std::uintptr_t>(C) % 16 == 0 && ldc % 4 == 0;
+/// Where results go: alpha * sum + beta * C, in the elements that lie inside; beta == 0 reads no C.
+struct Output {
+  float* C;
+  std::int64_t ldc;
+  int M, N;
+  float alpha, beta;
+  bool aligned;  ///< rows start at multiples of 16 bytes
+
+  /// Columns c .. c + 3 of row r, from four sums.
+  __device__ __forceinline__ void store(int r, int c, const float* sums) const {
+    if (r >= M || c >= N) return;
+    float* const out = C + r * ldc + c;
+    alignas(16) float result[4];
+    if (aligned && c + 4 <= N) {
+      if (beta != 0) copy4(result, out);
 #pragma unroll
-    for (int i = 0; i < TM; ++i) {
-      const int r = tr + i / 4 * 4 * LM + i % 4;
+      for (int e = 0; e < 4; ++e) result[e] = alpha * sums[e] + (beta != 0 ? beta * result[e] : 0);
+      copy4(out, result);
+    } else {
 #pragma unroll
-      for (int j = 0; j < TN; j += 4) {
-        const int c = tc + j / 4 * 4 * LN;
-        if (r >= M || c >= N) continue;
-        float* const out = C + r * ldc + c;
-        alignas(16) float sum[4];
-        if (aligned && c + 4 <= N) {
-          if (beta != 0) copy4(sum, out);
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            sum[e] = alpha * acc[i][j + e] + (beta != 0 ? beta * sum[e] : 0);
-          copy4(out, sum);
-        } else {
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            if (c + e < N) out[e] = alpha * acc[i][j + e] + (beta != 0 ? beta * out[e] : 0);
-        }
-      }
+      for (int e = 0; e < 4; ++e)
+        if (c + e < N) out[e] = alpha * sums[e] + (beta != 0 ? beta * out[e] : 0);
     }
+  }
+
+  /// Row i of a thread tile whose corner is (tr, tc).
+  template <int TM, int TN, int LM, int LN>
+  __device__ __forceinline__ void store_row(int tr, int tc, int i, const float* sums) const {
+#pragma unroll
+    for (int j = 0; j < TN; j += 4)
+      store(tr + i / 4 * 4 * LM + i % 4, tc + j / 4 * 4 * LN, sums + j);
+  }
+
+  template <int TM, int TN, int LM, int LN>
+  __device__ __forceinline__ void store(int tr, int tc,
+                                        const ThreadTile<TM, TN, LM, LN>& tile) const {
+#pragma unroll
+    for (int i = 0; i < TM; ++i) store_row<TM, TN, LM, LN>(tr, tc, i, tile.acc[i]);
   }
 };
 
