@@ -60,18 +60,18 @@ __global__ void __launch_bounds__(threads, blocks)
   // global -> shared, started and not waited for. Past an edge come zeros, which add nothing, so
   // that the FMA loop needs no bounds check.
   const auto copy = [&](int slice) {
-    auto& [As, Bs] = stages[slice % S];
+    auto& stage = stages[slice % S];
     const int k0 = slice * BK;
     // A goes float by float, for it is transposed on the way.
 #pragma unroll
     for (int k = 0; k < BK; k += 8)
 #pragma unroll
       for (int r = 0; r < BM; r += a_rows)
-        copy_async<4>(&As[a_k + k][a_r + r], a_from + std::size_t(r) * K + k0 + k,
+        copy_async<4>(&stage.As[a_k + k][a_r + r], a_from + std::size_t(r) * K + k0 + k,
                       row0 + a_r + r < M && k0 + a_k + k < K);
 #pragma unroll
     for (int k = 0; k < BK; k += b_rows) {
-      float* const to = &Bs[b_k + k][b_c];
+      float* const to = &stage.Bs[b_k + k][b_c];
       const float* const from = b_from + std::size_t(k0 + k) * N;
       const int left = k0 + b_k + k < K ? N - col0 - b_c : 0;
       if (b_aligned)
@@ -101,13 +101,13 @@ __global__ void __launch_bounds__(threads, blocks)
 
     // 4. shared -> registers, then the outer product. The values of the next k are loaded before
     //    those of this one are used, into the registers that a slice on its way no longer takes.
-    const auto& [As, Bs] = stages[slice % S];
+    const auto& stage = stages[slice % S];
     alignas(16) float a[2][TM], b[2][TN];
     const auto load = [&](int k) {
 #pragma unroll
-      for (int i = 0; i < TM; i += 4) copy4(&a[k % 2][i], &As[k][tr + i / 4 * row_step]);
+      for (int i = 0; i < TM; i += 4) copy4(&a[k % 2][i], &stage.As[k][tr + i / 4 * row_step]);
 #pragma unroll
-      for (int j = 0; j < TN; j += 4) copy4(&b[k % 2][j], &Bs[k][tc + j / 4 * col_step]);
+      for (int j = 0; j < TN; j += 4) copy4(&b[k % 2][j], &stage.Bs[k][tc + j / 4 * col_step]);
     };
     load(0);
 #pragma unroll
