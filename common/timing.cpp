@@ -162,8 +162,8 @@ Counters counters_of(const Row& row) {
   const auto [M, N, K] = row.shape;
   const Tile& tile = row.kernel.tile;
   add("M", M), add("N", N), add("K", K);
-  add("BM", tile.BM), add("BN", tile.BN), add("BK", tile.BK), add("TM", tile.TM),
-      add("TN", tile.TN);
+  add("BM", tile.BM), add("BN", tile.BN), add("BK", tile.BK), add("WM", tile.WM),
+      add("WN", tile.WN), add("TM", tile.TM), add("TN", tile.TN);
   add("compulsory_bytes", compulsory_bytes(row.shape, row.operands));
   if (row.kernel.traffic) {
     const Traffic traffic = row.kernel.traffic(row.shape);

@@ -1,11 +1,11 @@
 // Step 14: warp tiling.                                         Before: 13_gpu_double_buffering.cu
 // Idea    A level between block and thread: the block tile is cut into WM x WN warp tiles, one for
 //         each warp, and a lane map says which lane of the warp owns which thread tile of it.
-// Why     A warp asks for its values of A and B together. In step 13 its threads were spread over 2
-//         rows and 16 columns; in a nearly square warp tile it asks for fewer values, and lanes
-//         that ask for the same 16 bytes can be placed so that shared memory serves them at once.
-// Bytes   As in step 13: global 43 FLOP/byte at 256 x 128, shared 2.7 at 16 x 8. Threads ask for the
-//         same bytes; what changes is how many wavefronts bring them to a warp.
+// Why     A warp loads together, and which of its lanes ask for the same 16 bytes decides how many
+//         wavefronts that takes. In step 13 the numbering of the block's threads decided it, and a
+//         load of B took four; a map can put lanes where shared memory serves them together.
+// Bytes   As in step 13: global 2 BM BN / (4 (BM + BN)) = 43 FLOP/byte at 256 x 128, shared
+//         2 TM TN / (4 (TM + TN)) = 2.7 at 16 x 8. The same bytes, in fewer wavefronts.
 // Limit   The next slice still passes through registers on its way to shared memory.
 // More    docs/14_gpu_warp_tiling.md            Run   build/steps/14_gpu_warp_tiling --m 4096
 
@@ -88,9 +88,11 @@ __global__ void __launch_bounds__(threads, blocks)
     const bool more = k0 + BK < K;
 
     // 1. Ask for the next slice. Nobody needs the values yet, so nobody waits.
-    if (more) load(k0 + BK);
+    if (more) {
+      load(k0 + BK);
+    }
 
-      // 2. shared -> registers, then the outer product.
+    // 2. shared -> registers, then the outer product.
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       alignas(16) float a[TM], b[TN];

@@ -34,10 +34,10 @@ __global__ void __launch_bounds__(threads, blocks)
   static_assert(BM % WM == 0 && BN % WN == 0 && threads == 32 * (BM / WM) * (BN / WN),
                 "warp tiles cover the block tile exactly");
   static_assert(TM % 4 == 0 && TN % 4 == 0, "every shared load moves four floats");
-  static_assert(BK % 8 == 0, "a warp copies 8 k of 4 rows of A at a time");
   constexpr int row_step = WM / (TM / 4), col_step = WN / (TN / 4);
-  constexpr int a_copies = BM * BK / threads, b_copies = BK * BN / threads;
-  static_assert(a_copies * threads == BM * BK && b_copies * threads == BK * BN && b_copies % 4 == 0,
+  // What all threads copy at once: a_rows rows of 8 floats of A, b_rows rows of BN floats of B.
+  constexpr int a_rows = threads / 8, b_rows = threads / (BN / 4);
+  static_assert(BM % a_rows == 0 && BK % 8 == 0 && BK % b_rows == 0 && threads % (BN / 4) == 0,
                 "every thread copies the same share of a slice");
   auto* const stages = reinterpret_cast<Stage<BM, BN, BK>*>(dynamic_shared);
   alignas(16) float acc[TM][TN] = {};
@@ -51,26 +51,27 @@ __global__ void __launch_bounds__(threads, blocks)
   const int tr = tid / 32 / (BN / WN) * WM + lane.row * 4;
   const int tc = tid / 32 % (BN / WN) * WN + lane.col * 4;
 
-  // global -> shared, started and not waited for. Past an edge come zeros, which add nothing, so
-  // that the FMA loop needs no bounds check.
+  // A thread's first pieces of a slice: a float of A, four of B.
   const int a_r = tid / 8, a_k = tid % 8;
   const int b_k = tid / (BN / 4), b_c = tid % (BN / 4) * 4;
   const float* const a_from = A + std::size_t(row0 + a_r) * K + a_k;
   const float* const b_from = B + std::size_t(b_k) * N + col0 + b_c;
   const bool b_aligned = rows_aligned(B, N);
+  // global -> shared, started and not waited for. Past an edge come zeros, which add nothing, so
+  // that the FMA loop needs no bounds check.
   const auto copy = [&](int slice) {
-    auto& [As, Bs] = stages[slice % S];
+    auto& stage = stages[slice % S];
     const int k0 = slice * BK;
-    // A float at a time, for A is transposed on the way.
+    // A goes float by float, for it is transposed on the way.
 #pragma unroll
     for (int k = 0; k < BK; k += 8)
 #pragma unroll
-      for (int r = 0; r < BM; r += threads / 8)
-        copy_async<1>(&As[a_k + k][a_r + r], a_from + std::size_t(r) * K + k0 + k,
+      for (int r = 0; r < BM; r += a_rows)
+        copy_async<1>(&stage.As[a_k + k][a_r + r], a_from + std::size_t(r) * K + k0 + k,
                       row0 + a_r + r < M && k0 + a_k + k < K);
 #pragma unroll
-    for (int k = 0; k < BK; k += threads / (BN / 4)) {
-      float* const to = &Bs[b_k + k][b_c];
+    for (int k = 0; k < BK; k += b_rows) {
+      float* const to = &stage.Bs[b_k + k][b_c];
       const float* const from = b_from + std::size_t(k0 + k) * N;
       const int left = k0 + b_k + k < K ? N - col0 - b_c : 0;
       if (b_aligned)
@@ -100,13 +101,13 @@ __global__ void __launch_bounds__(threads, blocks)
 
     // 4. shared -> registers, then the outer product. The values of the next k are loaded before
     //    those of this one are used, into the registers that a slice on its way no longer takes.
-    const auto& [As, Bs] = stages[slice % S];
+    const auto& stage = stages[slice % S];
     alignas(16) float a[2][TM], b[2][TN];
     const auto load = [&](int k) {
 #pragma unroll
-      for (int i = 0; i < TM; i += 4) copy4(&a[k % 2][i], &As[k][tr + i / 4 * row_step]);
+      for (int i = 0; i < TM; i += 4) copy4(&a[k % 2][i], &stage.As[k][tr + i / 4 * row_step]);
 #pragma unroll
-      for (int j = 0; j < TN; j += 4) copy4(&b[k % 2][j], &Bs[k][tc + j / 4 * col_step]);
+      for (int j = 0; j < TN; j += 4) copy4(&b[k % 2][j], &stage.Bs[k][tc + j / 4 * col_step]);
     };
     load(0);
 #pragma unroll
