@@ -57,20 +57,20 @@ __global__ void __launch_bounds__(threads, blocks)
   const float* const a_from = A + std::size_t(row0 + a_r) * K + a_k;
   const float* const b_from = B + std::size_t(b_k) * N + col0 + b_c;
   const bool b_aligned = rows_aligned(B, N);
-  // global -> shared, started and not waited for. Past an edge come zeros, which add nothing, so
-  // that the FMA loop needs no bounds check.
-  const auto copy = [&](int slice) {
+  // global -> shared, started and not waited for: part k of the BK parts of a slice. Past an edge
+  // come zeros, which add nothing, so that the FMA loop needs no bounds check.
+  const auto copy = [&](int slice, int k) {
     auto& stage = stages[slice % S];
     const int k0 = slice * BK;
     // A goes float by float, for it is transposed on the way.
+    constexpr int a_copies = BM / a_rows * (BK / 8);
 #pragma unroll
-    for (int k = 0; k < BK; k += 8)
-#pragma unroll
-      for (int r = 0; r < BM; r += a_rows)
-        copy_async<1>(&stage.As[a_k + k][a_r + r], a_from + std::size_t(r) * K + k0 + k,
-                      row0 + a_r + r < M && k0 + a_k + k < K);
-#pragma unroll
-    for (int k = 0; k < BK; k += b_rows) {
+    for (int i = k * a_copies / BK; i < (k + 1) * a_copies / BK; ++i) {
+      const int r = i % (BM / a_rows) * a_rows, kk = i / (BM / a_rows) * 8;
+      copy_async<1>(&stage.As[a_k + kk][a_r + r], a_from + std::size_t(r) * K + k0 + kk,
+                    row0 + a_r + r < M && k0 + a_k + kk < K);
+    }
+    if (k % b_rows == 0) {
       float* const to = &stage.Bs[b_k + k][b_c];
       const float* const from = b_from + std::size_t(k0 + k) * N;
       const int left = k0 + b_k + k < K ? N - col0 - b_c : 0;
@@ -86,7 +86,9 @@ __global__ void __launch_bounds__(threads, blocks)
   //    so counting groups is counting slices.
   const int slices = ceil_div(K, BK);
   for (int slice = 0; slice < S - 1; ++slice) {
-    if (slice < slices) copy(slice);
+    if (slice < slices)
+#pragma unroll
+      for (int k = 0; k < BK; ++k) copy(slice, k);
     __pipeline_commit();
   }
 
@@ -95,13 +97,12 @@ __global__ void __launch_bounds__(threads, blocks)
     __pipeline_wait_prior(S - 2);
     __syncthreads();  // what the others copied is there too; and the slice before has been used
 
-    // 3. Start the slice that takes the place of the one before.
-    if (slice + S - 1 < slices) copy(slice + S - 1);
-    __pipeline_commit();
-
-    // 4. shared -> registers, then the outer product. The values of the next k are loaded before
+    // 3. shared -> registers, then the outer product. The values of the next k are loaded before
     //    those of this one are used, into the registers that a slice on its way no longer takes.
+    //    With each k goes a part of the slice that takes the place of the one before: started all at
+    //    once, copies would fill the queue of the load unit, and FMAs wait behind them.
     const auto& stage = stages[slice % S];
+    const bool more = slice + S - 1 < slices;
     alignas(16) float a[2][TM], b[2][TN];
     const auto load = [&](int k) {
 #pragma unroll
@@ -112,15 +113,17 @@ __global__ void __launch_bounds__(threads, blocks)
     load(0);
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
+      if (more) copy(slice + S - 1, k);
       if (k + 1 < BK) load(k + 1);
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
         for (int j = 0; j < TN; ++j) acc[i][j] += a[k % 2][i] * b[k % 2][j];
     }
+    __pipeline_commit();
   }
 
-  // 5. registers -> global, float by float: four at once would have to lie in four registers that follow
+  // 4. registers -> global, float by float: four at once would have to lie in four registers that follow
   //    each other, and the FMAs of the loop above would then meet in one bank of the register file.
 #pragma unroll
   for (int i = 0; i < TM; ++i)

@@ -10,6 +10,7 @@
 #include "common/workspace.hpp"
 #include "steps/16_gpu_fp32_peak/portable.cuh"
 #if !defined(GEMM_EMULATOR)
+#include "steps/16_gpu_fp32_peak/few_columns.cuh"
 #include "steps/16_gpu_fp32_peak/hopper.cuh"
 #endif
 
@@ -177,6 +178,25 @@ Run run_hopper(const Problem& p, bool cut) {
             for (const Run& run : before) run.start(stream);
           },
           before.back().footprint};
+}
+
+template <FeedA feed, Join join, LaneMap map, Tile T, int stages, int unrolled>
+Run run_peeled(const Problem& p) {
+  const int rest = p.shape.N % T.BN;
+  if (rest == 0 || rest > few || rest == p.shape.N) throw Refusal(Exit::unsupported, "no few columns");
+  Problem most = p;
+  most.shape.N -= rest;
+  const Run main = run_hopper<feed, join, map, T, stages, unrolled>(most, true);
+  Output output = output_of(p);
+  output.C += most.shape.N; output.N = rest; output.aligned = false;
+  const Run last = launch(few_columns, {ceil_div(p.shape.M, few_rows_of_block), few_threads}, p.shape.M, rest, p.shape.K, p.A, p.lda,
+                          p.B + most.shape.N, p.ldb, output);
+  return {[=](Stream stream) { last.start(stream); main.start(stream); }, main.footprint};
+}
+
+template <FeedA feed, Join join, LaneMap map, Tile T, int stages, int unrolled>
+Kernel peeled_row(const std::string& name) {
+  return {name + " " + to_string(T), run_peeled<feed, join, map, T, stages, unrolled>, tiled_traffic(T), T};
 }
 
 template <FeedA feed, Join join, LaneMap map, Tile T, int stages, int unrolled>
