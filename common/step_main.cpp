@@ -4,17 +4,25 @@
 #include "common/peers/peers.hpp"
 #include "common/report.hpp"
 #include "common/timing.hpp"
+#include "common/tune.hpp"
 
 using namespace gemm;
 
 int main(int argc, char** argv) {
   return run_program(argv[0], [&] {
-    const auto options = parse({argv + 1, argv + argc}, steps());
+    auto options = parse({argv + 1, argv + argc}, steps());
     if (!options) return Exit::ok;  // --help or --list has been answered
     JsonFile json(options->json);
     const auto backend = open_backend(options->device);
     const Step& step = *options->step;
     const auto peers = find_peers(options->device, options->peers, options->threads, step.operands);
+    Kernel tuned;
+    if (!options->tuned.empty()) {
+      const auto choices = read_choices(options->tuned, step, backend->name());
+      tuned = tuned_kernel(step, choices);
+      options->kernels.push_back(&tuned);
+    }
+    Tuner tuner(*options, backend->name());
     if (options->seconds_only) return print_repetitions(*options, *backend, peers);
     const auto ceilings = [&] { return measure_machine(*backend, options->threads, step.peak); };
     Machine machine = options->check_only ? describe_machine(*backend) : ceilings();
@@ -32,9 +40,11 @@ int main(int argc, char** argv) {
         if (options->check_only) return;
         timer.measure(rows, *backend, [&](const std::string& doing) { report.progress(doing); });
       });
+      tuner.add(rows);
       report.add(rows);
     }
     report.close();
+    tuner.print();
     return report.exit_code();
   });
 }
