@@ -5,23 +5,23 @@
 namespace gemm {
 
 std::string refusal(Tile t, int stages) {
-  const Footprint least = least_footprint(t, stages);
+  const Footprint expected = expected_footprint(t, stages);
   constexpr std::int64_t kib = 1024;
   switch (misfit_of(t, stages)) {
     case Misfit::threads:
-      return fmt::format("has {} threads, {} at most", least.threads, max_threads_per_block);
+      return fmt::format("has {} threads, {} at most", expected.threads, max_threads_per_block);
     case Misfit::share:
       return fmt::format("its {} threads cannot share the {} and {} loads of a slice evenly",
-                         least.threads, t.BM * t.BK / 4, t.BN * t.BK / 4);
+                         expected.threads, t.BM * t.BK / 4, t.BN * t.BK / 4);
     case Misfit::shared_memory:
-      return fmt::format("needs {} KiB of shared memory, {} at most", least.shared_bytes / kib,
+      return fmt::format("needs {} KiB of shared memory, {} at most", expected.shared_bytes / kib,
                          max_static_shared_bytes / kib);
     case Misfit::registers:
       if (registers_at_most(t) == max_registers_per_thread)
-        return fmt::format("needs {} registers for a thread, {} at most", least.registers,
+        return fmt::format("needs {} registers for a thread, {} at most", expected.registers,
                            max_registers_per_thread);
-      return fmt::format("{} x {} threads x {} registers > {}", t.blocks, least.threads,
-                         least.registers, register_file);
+      return fmt::format("{} x {} threads x {} registers > {}", t.blocks, expected.threads,
+                         expected.registers, register_file);
     default:
       return {};
   }

@@ -15,13 +15,13 @@ namespace gemm {
 /// Why a tile cannot become a kernel.
 enum class Misfit { none, threads, share, shared_memory, registers };
 
-/// The least that a block of a tile takes, with `stages` slices in shared memory and one more on its
-/// way through registers. A thread's registers hold its sums, the operands of one k, its part of that
-/// slice, and some 20 addresses and counters.
-constexpr Footprint least_footprint(Tile t, int stages) {
+/// What a block of a tile is expected to take, with `stages` slices in shared memory and one more on
+/// its way through registers. A thread's registers hold its sums, the operands of one k and of the
+/// next, its part of that slice, and some 32 addresses and counters.
+constexpr Footprint expected_footprint(Tile t, int stages) {
   const int slice = (t.BM + t.BN) * t.BK;
   return {.threads = t.threads(),
-          .registers = t.TM * t.TN + t.TM + t.TN + slice / t.threads() + 20,
+          .registers = t.TM * t.TN + 2 * (t.TM + t.TN) + slice / t.threads() + 32,
           .shared_bytes = std::int64_t{4} * stages * slice};
 }
 
@@ -34,12 +34,12 @@ constexpr int registers_at_most(Tile t) {
 /// The first reason that a tile gives for being refused, by the model of occupancy, on any GPU: every
 /// thread must carry the same number of 16-byte loads of a slice, and a block must fit.
 constexpr Misfit misfit_of(Tile t, int stages) {
-  const Footprint least = least_footprint(t, stages);
-  if (least.threads > max_threads_per_block) return Misfit::threads;
-  if (t.BM * t.BK / 4 % least.threads != 0 || t.BN * t.BK / 4 % least.threads != 0)
+  const Footprint expected = expected_footprint(t, stages);
+  if (expected.threads > max_threads_per_block) return Misfit::threads;
+  if (t.BM * t.BK / 4 % expected.threads != 0 || t.BN * t.BK / 4 % expected.threads != 0)
     return Misfit::share;
-  if (least.shared_bytes > max_static_shared_bytes) return Misfit::shared_memory;
-  if (least.registers > registers_at_most(t)) return Misfit::registers;
+  if (expected.shared_bytes > max_static_shared_bytes) return Misfit::shared_memory;
+  if (expected.registers > registers_at_most(t)) return Misfit::registers;
   return Misfit::none;
 }
 

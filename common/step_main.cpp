@@ -16,19 +16,12 @@ int main(int argc, char** argv) {
     const auto backend = open_backend(options->device);
     const Step& step = *options->step;
     const auto peers = find_peers(options->device, options->peers, options->threads, step.operands);
-    Kernel tuned;
-    if (!options->tuned.empty()) {
-      const auto choices = read_choices(options->tuned, step, backend->name());
-      tuned = tuned_kernel(step, choices);
-      options->kernels.push_back(&tuned);
-    }
-    Tuner tuner(*options, backend->name());
+    Tuning tuning(*options, backend->name());
     if (options->seconds_only) return print_repetitions(*options, *backend, peers);
     const auto ceilings = [&] { return measure_machine(*backend, options->threads, step.peak); };
     Machine machine = options->check_only ? describe_machine(*backend) : ceilings();
     Timer timer(*options, machine, json, ceilings);
     Report report(*options, machine, peers);
-
     for (const Shape shape : options->shapes) {
       std::vector<Row> rows = rows_of(*options, peers, shape, *backend);
       attempt(rows, [&] {
@@ -37,14 +30,11 @@ int main(int argc, char** argv) {
         Operands operands(*backend, shape, options->init, terms);
         check(rows, *backend, operands, options->threads);
         if (options->count) count(rows, steps(), terms);
-        if (options->check_only) return;
         timer.measure(rows, *backend, [&](const std::string& doing) { report.progress(doing); });
       });
-      tuner.add(rows);
-      report.add(rows);
+      report.add(tuning.add(rows));
     }
-    report.close();
-    tuner.print();
-    return report.exit_code();
+    tuning.close();
+    return report.close();
   });
 }

@@ -265,6 +265,7 @@ Timer::Timer(const Options& options, Machine& machine, JsonFile& json,
 
 void Timer::measure(std::vector<Row>& rows, Backend& backend,
                     const std::function<void(const std::string&)>& say) {
+  if (options_.check_only) return;
   const bool apart = backend.device() == Device::cpu && options_.threads > 1;
   std::map<const Row*, std::vector<Repetition>> measured_apart;
   for (Row& row : rows) {

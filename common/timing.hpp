@@ -91,8 +91,9 @@ class Timer {
   Timer(const Options& options, Machine& machine, JsonFile& json,
         std::function<Machine()> measure_again);
 
-  /// Times every row that is well, in random order, and writes the JSON. A row with an impossible
-  /// rate fails and leaves no record. `say` is told what is going on.
+  /// Times every row that is well, in random order, and writes the JSON; nothing of that with
+  /// --check-only. A row with an impossible rate fails and leaves no record. `say` is told what is
+  /// going on.
   void measure(std::vector<Row>& rows, Backend& backend,
                const std::function<void(const std::string&)>& say);
 

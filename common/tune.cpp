@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -114,29 +115,36 @@ Kernel tuned_kernel(const Step& step, const std::vector<Choice>& choices) {
           }};
 }
 
-Tuner::Tuner(const Options& options, std::string device)
-    : options_(options), device_(std::move(device)), file_("--tune", options.tune) {}
+void print(const std::vector<Choice>& choices) {
+  fmt::print("Fastest that was proved right, by shape class:\n");
+  for (const auto& [cls, kernel, gflops] : choices)
+    fmt::print("  {:<25}  {:<30}  {:.0f} GFLOP/s\n", class_name(cls), kernel, gflops);
+}
 
-void Tuner::add(std::vector<Row>& rows) {
-  if (!file_.wanted()) return;
+Tuning::Tuning(Options& options, std::string device)
+    : options_(options), device_(std::move(device)), file_("--tune", options.tune) {
+  if (options.tuned.empty()) return;
+  const auto choices = read_choices(options.tuned, *options.step, device_);
+  tuned_ = tuned_kernel(*options.step, choices);
+  options.kernels.push_back(&tuned_);
+  print(choices);
+}
+
+const std::vector<Row>& Tuning::add(std::vector<Row>& rows) {
+  if (!file_.wanted()) return rows;
   sort_by_rate(rows);
   tables_.push_back(rows);
   if (const auto choices = choose(tables_); !choices.empty())
     file_.write(to_json(options_.step->name, device_, choices));
+  return rows;
 }
 
-void Tuner::print() const {
-  if (!file_.wanted()) return;
+void Tuning::close() const {
   const auto choices = choose(tables_);
   if (choices.empty()) return;
-  fmt::print("\nFastest of those that were proved right, in {} (--tuned adds them as a row):\n",
-             file_.path());
-  gemm::print(choices);
-}
-
-void print(const std::vector<Choice>& choices) {
-  for (const auto& [cls, kernel, gflops] : choices)
-    fmt::print("  {:<25}  {:<30}  {:.0f} GFLOP/s\n", class_name(cls), kernel, gflops);
+  fmt::print("\n");
+  print(choices);
+  fmt::print("  in {}; --tuned adds them as a row\n", file_.path());
 }
 
 }  // namespace gemm

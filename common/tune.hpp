@@ -1,7 +1,6 @@
 // The autotuner: which of a step's candidates is fastest on this device, for which shapes.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -28,6 +27,9 @@ bool eligible(const Row& row);
 /// at all of the class's shapes and failed at no other. Classes where none was are left out.
 std::vector<Choice> choose(const std::vector<std::vector<Row>>& tables);
 
+/// Prints a line for every class.
+void print(const std::vector<Choice>& choices);
+
 /// Fastest first; rows without a rate come last, in the order they had.
 void sort_by_rate(std::vector<Row>& rows);
 
@@ -43,26 +45,27 @@ std::vector<Choice> read_choices(const std::string& path, const Step& step,
 /// The row "tuned": for every shape the candidate that was chosen for its class.
 Kernel tuned_kernel(const Step& step, const std::vector<Choice>& choices);
 
-/// The file of --tune. Without that flag it does nothing.
-class Tuner {
+/// What --tune and --tuned do in a program; without either it does nothing.
+class Tuning {
  public:
-  /// Throws Refusal(cannot_write) now rather than after an hour of measuring.
-  Tuner(const Options& options, std::string device);
+  /// Adds the row of --tuned to `options`, and says what its file holds. Throws
+  /// Refusal(cannot_read), and Refusal(cannot_write) now rather than after an hour of measuring.
+  Tuning(Options& options, std::string device);
+  Tuning(const Tuning&) = delete;
+  Tuning& operator=(const Tuning&) = delete;
 
-  /// Sorts the rows of a shape by rate, and writes the file anew.
-  void add(std::vector<Row>& rows);
+  /// Sorts the candidates of a shape by rate, writes the file anew, and returns the rows.
+  const std::vector<Row>& add(std::vector<Row>& rows);
 
   /// Prints what was chosen, and where it is.
-  void print() const;
+  void close() const;
 
  private:
   const Options& options_;
   std::string device_;
   WholeFile file_;
+  Kernel tuned_;
   std::vector<std::vector<Row>> tables_;
 };
-
-/// Prints a line for every class.
-void print(const std::vector<Choice>& choices);
 
 }  // namespace gemm
