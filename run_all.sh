@@ -6,12 +6,13 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 
 usage() {
   cat <<'END'
-./run_all.sh [--quick] [--steps LIST] [--device cpu|gpu|emulator]
+./run_all.sh [--quick] [--steps LIST] [--device cpu|gpu|emulator] [--tune]
     Builds the course, runs its steps in order, checks every result, and draws the figures.
     Everything measured goes to results/<machine>-<date>/.
       --quick            smaller sizes and fewer repeats
       --steps LIST       only these steps: 09-13, or 03,09-11
       --device DEVICE    only what runs on this device (default: all that this machine can)
+      --tune             on a GPU, also let the steps that have candidates choose their tiles
 
 ./run_all.sh --test                 builds with warnings as errors and runs the whole test suite
 ./run_all.sh --diff STEP            a step's kernel against the kernel of the step before it
@@ -138,6 +139,12 @@ plan_cpu() {
   esac
 }
 
+# Prints the runs of a GPU step on the GPU: its rows, and with --tune the tiles that it chooses from.
+plan_gpu() {
+  echo "$1 gpu $1"
+  [[ ! $tune || $("build/steps/$1" --list) != *"candidates of --tune"* ]] || echo "$1 tuning $1.tune"
+}
+
 # Prints the CPU libraries that are installed, as --peer takes them.
 peers() {
   local peer found=()
@@ -156,7 +163,7 @@ plan() {
   while read -r source; do
     step=$(basename "${source%.*}")
     if [ "${source##*.}" = cu ]; then
-      [ ! "$gpu" ] || ! wanted gpu || ! built_for "$step" gpu || echo "$step gpu $step"
+      [ ! "$gpu" ] || ! wanted gpu || ! built_for "$step" gpu || plan_gpu "$step"
       ! wanted emulator || ! built_for "$step" emulator || echo "$step emulator $step.counts"
     else
       ! wanted cpu || ! built_for "$step" cpu || plan_cpu "$step"
@@ -182,6 +189,8 @@ step_flags() {
     cpu-) echo --device cpu --sizes 256,512,1000,1024,1040 --repeats 3 ;;
     cpu-yes) echo --device cpu --sizes 256 --repeats 2 ;;
     gpu-) echo --device gpu --sizes 256,512,1024,2048,4096,4095 ;;
+    tuning-) echo --device gpu --tune "$out/$2.tuned.json" --repeats 5 ;;
+    tuning-yes) echo --device gpu --tune "$out/$2.tuned.json" --sizes 1024 --repeats 3 ;;
     gpu-yes) echo --device gpu --sizes 1024 --repeats 3 ;;
     emulator-) echo --device emulator --sizes 127,256 --repeats 1 ;;
     emulator-yes) echo --device emulator --sizes 128 --repeats 1 ;;
@@ -205,6 +214,7 @@ run_steps() {
   mapfile -t jobs < <(plan)
   ((${#jobs[@]})) || die 1 "nothing to run: no step of --steps $steps runs on ${device:-this machine}"
   heading "Running ${#jobs[@]} times a step of the course; results go to $out"
+  [[ ! $tune || $gpu ]] || say "No GPU answers here, so no step chooses its tiles (--tune)."
   trap interrupted INT TERM
   for ((i = 0; i < ${#jobs[@]}; ++i)); do
     read -r step on result <<<"${jobs[i]}"
@@ -235,7 +245,7 @@ interrupted() {
   rm -f "$out/$current.json.new"
   printf '\n\nInterrupted. Everything measured so far is in %s\n' "$out"
   say "Its figures:  ./run_all.sh --plots-only $out"
-  say "Go on with:   ./run_all.sh --steps $remaining${device:+ --device $device}${quick:+ --quick}"
+  say "Go on with:   ./run_all.sh --steps $remaining${device:+ --device $device}${quick:+ --quick}${tune:+ --tune}"
   exit 130
 }
 
@@ -299,7 +309,7 @@ show_diff() {
 
 # ----------------------------------------------------------------------------------------- main
 
-mode=run quick='' steps='' device='' subject=''
+mode=run quick='' steps='' device='' tune='' subject=''
 gpu=$(gpu_name) || gpu=''
 
 is_only_task() { [[ $mode = run ]] || die 2 "$1: one of --test, --diff and --plots-only at a time"; }
@@ -309,6 +319,7 @@ while (($#)); do
   case $1 in
     --help | -h) usage; exit ;;
     --quick) quick=yes ;;
+    --tune) tune=yes ;;
     --steps) needs_value "$@"; steps=$2; shift ;;
     --device) needs_value "$@"; device=$2; shift ;;
     --test) is_only_task "$1"; mode='test' ;;

@@ -115,36 +115,29 @@ Kernel tuned_kernel(const Step& step, const std::vector<Choice>& choices) {
           }};
 }
 
-void print(const std::vector<Choice>& choices) {
-  fmt::print("Fastest that was proved right, by shape class:\n");
-  for (const auto& [cls, kernel, gflops] : choices)
-    fmt::print("  {:<25}  {:<30}  {:.0f} GFLOP/s\n", class_name(cls), kernel, gflops);
-}
-
 Tuning::Tuning(Options& options, std::string device)
     : options_(options), device_(std::move(device)), file_("--tune", options.tune) {
   if (options.tuned.empty()) return;
-  const auto choices = read_choices(options.tuned, *options.step, device_);
-  tuned_ = tuned_kernel(*options.step, choices);
+  choices_ = read_choices(options.tuned, *options.step, device_);
+  tuned_ = tuned_kernel(*options.step, choices_);
   options.kernels.push_back(&tuned_);
-  print(choices);
 }
 
 const std::vector<Row>& Tuning::add(std::vector<Row>& rows) {
   if (!file_.wanted()) return rows;
   sort_by_rate(rows);
   tables_.push_back(rows);
-  if (const auto choices = choose(tables_); !choices.empty())
-    file_.write(to_json(options_.step->name, device_, choices));
+  choices_ = choose(tables_);
+  if (!choices_.empty()) file_.write(to_json(options_.step->name, device_, choices_));
   return rows;
 }
 
 void Tuning::close() const {
-  const auto choices = choose(tables_);
-  if (choices.empty()) return;
-  fmt::print("\n");
-  print(choices);
-  fmt::print("  in {}; --tuned adds them as a row\n", file_.path());
+  if (choices_.empty()) return;
+  fmt::print("\nThe fastest candidate that was proved right, by class of shape, in {}:\n",
+             file_.wanted() ? file_.path() + " (--tuned makes it a row)" : options_.tuned);
+  for (const auto& [cls, kernel, gflops] : choices_)
+    fmt::print("  {:<25}  {:<30}  {:.1f} GFLOP/s\n", class_name(cls), kernel, gflops);
 }
 
 }  // namespace gemm

@@ -27,9 +27,6 @@ bool eligible(const Row& row);
 /// at all of the class's shapes and failed at no other. Classes where none was are left out.
 std::vector<Choice> choose(const std::vector<std::vector<Row>>& tables);
 
-/// Prints a line for every class.
-void print(const std::vector<Choice>& choices);
-
 /// Fastest first; rows without a rate come last, in the order they had.
 void sort_by_rate(std::vector<Row>& rows);
 
@@ -48,8 +45,8 @@ Kernel tuned_kernel(const Step& step, const std::vector<Choice>& choices);
 /// What --tune and --tuned do in a program; without either it does nothing.
 class Tuning {
  public:
-  /// Adds the row of --tuned to `options`, and says what its file holds. Throws
-  /// Refusal(cannot_read), and Refusal(cannot_write) now rather than after an hour of measuring.
+  /// Adds the row of --tuned to `options`. Throws Refusal(cannot_read), and Refusal(cannot_write) now
+  /// rather than after an hour of measuring.
   Tuning(Options& options, std::string device);
   Tuning(const Tuning&) = delete;
   Tuning& operator=(const Tuning&) = delete;
@@ -57,15 +54,16 @@ class Tuning {
   /// Sorts the candidates of a shape by rate, writes the file anew, and returns the rows.
   const std::vector<Row>& add(std::vector<Row>& rows);
 
-  /// Prints what was chosen, and where it is.
+  /// Prints what the file holds: what was chosen now, or what the row of --tuned went by.
   void close() const;
 
  private:
   const Options& options_;
   std::string device_;
   WholeFile file_;
-  Kernel tuned_;
   std::vector<std::vector<Row>> tables_;
+  std::vector<Choice> choices_;
+  Kernel tuned_;
 };
 
 }  // namespace gemm
