@@ -68,6 +68,7 @@ missing_packages() {
   have_header CLI/CLI.hpp || echo libcli11-dev
   have_header benchmark/benchmark.h || echo libbenchmark-dev
   have_header gtest/gtest.h || echo libgtest-dev
+  have_header nlohmann/json.hpp || echo nlohmann-json3-dev
   have_header boost/context/fiber.hpp || echo libboost-context-dev
   have_library libopenblas.so.0 || echo libopenblas0-pthread
   python_for_plots >/dev/null || echo python3-matplotlib

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -49,14 +50,14 @@ std::string refusal(Tile tile, int stages);
 /// A row that stands for a tile of which no kernel was made: it refuses every shape.
 Kernel refused(Tile tile, int stages);
 
-/// Rows for a constexpr array of tiles, in order. `prepare_of.operator()<T>()` gives what prepares a
-/// tile's kernel; it is asked, and a kernel compiled, only for those that fit.
+/// Rows for a constexpr array of tiles, in order. `prepare_of(tile)` gives what prepares the kernel of
+/// the tile `tile()`, a constant; it is asked, and a kernel compiled, only for those that fit.
 template <const auto& tiles, int stages, typename PrepareOf>
 std::vector<Kernel> candidates(PrepareOf prepare_of) {
   const auto row = [&]<std::size_t i>() -> Kernel {
     constexpr Tile T = tiles[i];
     if constexpr (misfit_of(T, stages) == Misfit::none)
-      return {to_string(T), prepare_of.template operator()<T>(), tiled_traffic(T), T};
+      return {to_string(T), prepare_of(std::integral_constant<Tile, T>{}), tiled_traffic(T), T};
     else
       return refused(T, stages);
   };

@@ -8,6 +8,9 @@
 // Limit   The next slice passes through registers, and all threads still meet at every slice.
 // More    docs/13_gpu_double_buffering.md    Run   build/steps/13_gpu_double_buffering --m 4096
 
+#include <array>
+#include <utility>
+
 #include "common/candidates.hpp"
 #include "common/float4.hpp"
 #include "common/launch.hpp"
@@ -159,7 +162,7 @@ const Register step{
      .kernels = {row<after, alone>("load after"), row<before, alone>("load before"),
                  row<after, pair>("load after"), row<before, pair>("load before"),
                  row<before, wide>("load before"), row<before, tall>("load before")},
-     .candidates = candidates<tiles, 2>([]<Tile T>() { return prepare<before, T>; })}};
+     .candidates = candidates<tiles, 2>([](auto tile) { return prepare<before, tile()>; })}};
 
 }  // namespace
 }  // namespace gemm

@@ -91,7 +91,7 @@ class LargeTest : public StepTest {
 
 void register_cases(const Step& step) {
   for (const Kernel& kernel : step.candidates)
-    register_case<CandidateTest>(step, kernel, "", "candidate");
+    if (kernel.prepare) register_case<CandidateTest>(step, kernel, "", "candidate");
   for (const Kernel& kernel : step.kernels) {
     register_case<EdgeTest>(step, kernel, "", "");
     if (step.device != Device::gpu) continue;

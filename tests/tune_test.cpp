@@ -194,8 +194,8 @@ TEST(Candidates, ThatDoNotFitAreRefusedWithTheReason) {
 constexpr std::array<Tile, 2> two = {fits, with(256, 32, 16, 8)};
 
 TEST(Candidates, AreMadeOfTheTilesThatFit) {
-  const auto kernels = candidates<two, 2>([]<Tile T>() {
-    static_assert(T.BK == 16, "no kernel is compiled for a tile that does not fit");
+  const auto kernels = candidates<two, 2>([](auto tile) {
+    static_assert(tile().BK == 16, "no kernel is compiled for a tile that does not fit");
     return [](const Problem&) { return gemm::Run{}; };
   });
   ASSERT_EQ(kernels.size(), 2u);
