@@ -215,7 +215,7 @@ run_steps() {
   mapfile -t jobs < <(plan)
   ((${#jobs[@]})) || die 1 "nothing to run: no step of --steps $steps runs on ${device:-this machine}"
   heading "Running ${#jobs[@]} times a step of the course; results go to $out"
-  [[ ! $tune || $gpu ]] || say "No GPU answers here, so no step chooses its tiles (--tune)."
+  [[ ! $tune ]] || { [ "$gpu" ] && wanted gpu; } || say "No GPU is used, so no step chooses its tiles (--tune)."
   trap interrupted INT TERM
   for ((i = 0; i < ${#jobs[@]}; ++i)); do
     read -r step on result <<<"${jobs[i]}"
