@@ -6,12 +6,13 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 
 usage() {
   cat <<'END'
-./run_all.sh [--quick] [--steps LIST] [--device cpu|gpu|emulator]
+./run_all.sh [--quick] [--steps LIST] [--device cpu|gpu|emulator] [--tune]
     Builds the course, runs its steps in order, checks every result, and draws the figures.
     Everything measured goes to results/<machine>-<date>/.
       --quick            smaller sizes and fewer repeats
       --steps LIST       only these steps: 09-13, or 03,09-11
       --device DEVICE    only what runs on this device (default: all that this machine can)
+      --tune             on a GPU, also let the steps that have candidates choose their tiles
 
 ./run_all.sh --counters [--quick] [--steps LIST]
     Reads the GPU's counters with NVIDIA Nsight Compute (ncu) while each row of the GPU steps runs
@@ -71,6 +72,7 @@ missing_packages() {
   have_header CLI/CLI.hpp || echo libcli11-dev
   have_header benchmark/benchmark.h || echo libbenchmark-dev
   have_header gtest/gtest.h || echo libgtest-dev
+  have_header nlohmann/json.hpp || echo nlohmann-json3-dev
   have_header boost/context/fiber.hpp || echo libboost-context-dev
   have_library libopenblas.so.0 || echo libopenblas0-pthread
   [ "$mode" = counters ] || python_for_plots >/dev/null || echo python3-matplotlib
@@ -142,6 +144,12 @@ plan_cpu() {
   esac
 }
 
+# Prints the runs of a GPU step on the GPU: its rows, and with --tune the tiles that it chooses from.
+plan_gpu() {
+  echo "$1 gpu $1"
+  [[ ! $tune || $("build/steps/$1" --list) != *"candidates of --tune"* ]] || echo "$1 tuning $1.tune"
+}
+
 # Prints the CPU libraries that are installed, as --peer takes them.
 peers() {
   local peer found=()
@@ -160,7 +168,7 @@ plan() {
   while read -r source; do
     step=$(basename "${source%.*}")
     if [ "${source##*.}" = cu ]; then
-      [ ! "$gpu" ] || ! wanted gpu || ! built_for "$step" gpu || echo "$step gpu $step"
+      [ ! "$gpu" ] || ! wanted gpu || ! built_for "$step" gpu || plan_gpu "$step"
       ! wanted emulator || ! built_for "$step" emulator || echo "$step emulator $step.counts"
     else
       ! wanted cpu || ! built_for "$step" cpu || plan_cpu "$step"
@@ -186,6 +194,8 @@ step_flags() {
     cpu-) echo --device cpu --sizes 256,512,1000,1024,1040 --repeats 3 ;;
     cpu-yes) echo --device cpu --sizes 256 --repeats 2 ;;
     gpu-) echo --device gpu --sizes 256,512,1024,2048,4096,4095 ;;
+    tuning-) echo --device gpu --tune "$out/$2.tuned.json" --repeats 5 ;;
+    tuning-yes) echo --device gpu --tune "$out/$2.tuned.json" --sizes 1024 --repeats 3 ;;
     gpu-yes) echo --device gpu --sizes 1024 --repeats 3 ;;
     emulator-) echo --device emulator --sizes 127,256 --repeats 1 ;;
     emulator-yes) echo --device emulator --sizes 128 --repeats 1 ;;
@@ -209,6 +219,7 @@ run_steps() {
   mapfile -t jobs < <(plan)
   ((${#jobs[@]})) || die 1 "nothing to run: no step of --steps $steps runs on ${device:-this machine}"
   heading "Running ${#jobs[@]} times a step of the course; results go to $out"
+  [[ ! $tune ]] || { [ "$gpu" ] && wanted gpu; } || say "No GPU is used, so no step chooses its tiles (--tune)."
   trap interrupted INT TERM
   for ((i = 0; i < ${#jobs[@]}; ++i)); do
     read -r step on result <<<"${jobs[i]}"
@@ -239,7 +250,7 @@ interrupted() {
   rm -f "$out/$current.json.new"
   printf '\n\nInterrupted. Everything measured so far is in %s\n' "$out"
   say "Its figures:  ./run_all.sh --plots-only $out"
-  say "Go on with:   ./run_all.sh --steps $remaining${device:+ --device $device}${quick:+ --quick}"
+  say "Go on with:   ./run_all.sh --steps $remaining${device:+ --device $device}${quick:+ --quick}${tune:+ --tune}"
   exit 130
 }
 
@@ -332,7 +343,7 @@ show_diff() {
 
 # ----------------------------------------------------------------------------------------- main
 
-mode=run quick='' steps='' device='' subject=''
+mode=run quick='' steps='' device='' tune='' subject=''
 gpu=$(gpu_name) || gpu=''
 
 is_only_task() { [[ $mode = run ]] || die 2 "$1: one of --counters, --test, --diff and --plots-only at a time"; }
@@ -342,6 +353,7 @@ while (($#)); do
   case $1 in
     --help | -h) usage; exit ;;
     --quick) quick=yes ;;
+    --tune) tune=yes ;;
     --steps) needs_value "$@"; steps=$2; shift ;;
     --device) needs_value "$@"; device=$2; shift ;;
     --counters) is_only_task "$1"; mode=counters ;;

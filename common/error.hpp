@@ -17,6 +17,7 @@ enum class Exit {
   device_error = 6,
   impossible_rate = 7,
   cannot_write = 8,
+  cannot_read = 9,
 };
 
 /// Something that cannot be done. `what()` is one line: what is wrong, and how to mend it.

@@ -114,6 +114,7 @@ struct Step {
   std::function<double(int threads)> peak{};
   std::string unit = "FMA";  ///< the name of that unit
   bool whole_contract = false;  ///< keeps alpha, beta and leading dimensions
+  std::vector<Kernel> candidates{};  ///< the tiles that --tune chooses from
 };
 
 /// Adds a step to the program, before main. Throws std::logic_error when it is there already.

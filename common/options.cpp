@@ -12,6 +12,7 @@
 
 #include "common/backend.hpp"
 #include "common/error.hpp"
+#include "common/model/shape_class.hpp"
 
 namespace gemm {
 namespace {
@@ -131,7 +132,8 @@ const Step& choose_step(const std::vector<Step>& steps, const std::string& asked
                 "again, or use --device emulator");
 }
 
-std::vector<const Kernel*> choose_kernels(const Step& step, const std::string& pattern) {
+std::vector<const Kernel*> choose_kernels(const std::vector<Kernel>& kernels,
+                                          const std::string& pattern) {
   if (pattern.size() > longest_pattern)
     throw Refusal(Exit::bad_usage, fmt::format("--kernel: the expression is longer than the {} "
                                                "characters that are enough for any row",
@@ -144,7 +146,7 @@ std::vector<const Kernel*> choose_kernels(const Step& step, const std::string& p
   }
   std::vector<const Kernel*> chosen;
   std::vector<std::string> names;
-  for (const Kernel& kernel : step.kernels) {
+  for (const Kernel& kernel : kernels) {
     names.push_back(fmt::format("'{}'", kernel.name));
     if (std::regex_search(kernel.name, regex)) chosen.push_back(&kernel);
   }
@@ -186,10 +188,24 @@ void check_benchmark_flag(const std::string& flag) {
                   fmt::format("{} is not a whole number from 1 to {}", flag, most_repeats));
 }
 
+void check_tuning(const Step& step, const std::string& json, const std::string& file) {
+  if (step.candidates.empty())
+    throw Refusal(Exit::bad_usage,
+                  fmt::format("--tune: {} has no candidates to choose from; drop it", step.name));
+  if (step.device == Device::emulator)
+    throw Refusal(Exit::bad_usage,
+                  "--tune: needs a GPU, because the emulator's times are not a GPU's");
+  if (json == file)
+    throw Refusal(Exit::bad_usage,
+                  fmt::format("--tune {}: is the file of --json as well; name another", file));
+}
+
 void list(const std::vector<Step>& steps) {
   for (const Step& step : steps) {
     fmt::print("{} on {}: {}\n", step.name, name_of(step.device), step.title);
     for (const Kernel& kernel : step.kernels) fmt::print("  {}\n", kernel.name);
+    if (!step.candidates.empty()) fmt::print("candidates of --tune:\n");
+    for (const Kernel& kernel : step.candidates) fmt::print("  {}\n", kernel.name);
   }
 }
 
@@ -334,13 +350,24 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   app.add_option("--json", options.json, "write results in Google Benchmark's format")
       ->excludes(check_only)
       ->check(not_empty());
+  const std::string own_file = steps.front().name + ".tuned.json";
+  auto* tune = app.add_option("--tune", options.tune,
+                              "time the step's candidates, and keep the best of each shape class "
+                              "in a file; default: " +
+                                  own_file)
+                   ->expected(0, 1)
+                   ->excludes(check_only);
+  auto* tuned =
+      app.add_option("--tuned", options.tuned, "add a row that takes the tiles kept there")
+          ->expected(0, 1)
+          ->excludes(tune);
   app.add_flag("--seconds-only", options.seconds_only,
                "print the peers' repetitions alone: seconds and the peak before each, in FLOP/s");
   app.add_flag("--list", list_only, "print the step's rows and the devices it is built for");
   app.footer(
       "--benchmark_* flags go to Google Benchmark.\n"
       "Exit codes: 0 verified, 1 wrong result, 2 bad usage, 3 unsupported, 4 no device,\n"
-      "5 no memory, 6 device error, 7 impossible rate, 8 cannot write.");
+      "5 no memory, 6 device error, 7 impossible rate, 8 cannot write, 9 cannot read.");
   try {
     app.parse(std::vector<std::string>(own.rbegin(), own.rend()));
   } catch (const CLI::CallForHelp&) {
@@ -357,7 +384,10 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   const Step& step = choose_step(steps, device, gpu_answers);
   options.step = &step;
   options.device = step.device;
-  options.kernels = choose_kernels(step, kernel);
+  if (tune->count() > 0 && options.tune.empty()) options.tune = own_file;
+  if (tuned->count() > 0 && options.tuned.empty()) options.tuned = own_file;
+  if (!options.tune.empty()) check_tuning(step, options.json, options.tune);
+  options.kernels = choose_kernels(options.tune.empty() ? step.kernels : step.candidates, kernel);
   options.init = value_of(init, inits);
   options.repeats = repeats.value_or(default_repeats(step.device));
   if (options.count && step.device == Device::gpu)
@@ -386,7 +416,9 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   }
   const std::vector<int> base = !sizes.empty() ? parse_sizes(sizes)
                                 : size         ? std::vector{*size}
-                                               : default_sizes(step);
+                                : options.tune.empty()
+                                    ? default_sizes(step)
+                                    : std::vector(shape_classes.begin(), shape_classes.end());
   for (const int s : base) options.shapes.push_back({m.value_or(s), n.value_or(s), k.value_or(s)});
   return options;
 }

@@ -15,7 +15,7 @@ namespace gemm {
 /// What the user asked for, checked and completed by defaults.
 struct Options {
   const Step* step = nullptr;  ///< as built for `device`
-  std::vector<const Kernel*> kernels;  ///< rows that --kernel selects, in table order
+  std::vector<const Kernel*> kernels;  ///< rows, or candidates, that --kernel selects, in order
   Device device{};
   std::vector<Shape> shapes;
   int pad = 0;  ///< elements between the end of a row of A, B or C and the next row
@@ -25,6 +25,8 @@ struct Options {
   bool seconds_only = false;  ///< prints the peers' repetitions, for the process that asked for it
   int threads = 1, repeats = 1;
   std::string json;  ///< empty: no file
+  std::string tune;  ///< where the best candidates go; empty: the step's own rows run
+  std::string tuned;  ///< where they are read from; empty: there is no such row
   std::vector<std::string> benchmark_flags;  ///< passed on to Google Benchmark
 };
 

@@ -277,7 +277,12 @@ void Report::add(const std::vector<Row>& rows) {
       }
 }
 
-void Report::close() const {
+Exit Report::close() const {
+  print_duels();
+  return exit_code();
+}
+
+void Report::print_duels() const {
   if (options_.shapes.size() < 2 || duels_.empty()) return;
   std::vector<Line> lines = {{"kernel", "mean ratio", "smallest", "at", "shapes", "peer"}};
   for (const Duel& duel : duels_) {

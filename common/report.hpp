@@ -35,8 +35,9 @@ class Report {
   /// Prints the table of a shape.
   void add(const std::vector<Row>& rows);
 
-  /// Prints how the rows compare with each peer over all shapes, where there were several.
-  void close() const;
+  /// Prints how the rows compare with each peer over all shapes, where there were several, and
+  /// returns the exit code.
+  Exit close() const;
 
   /// ok when something ran and everything that ran was right; else the gravest row's code.
   /// Throws Refusal(bad_usage) when --benchmark_filter left nothing to measure.
@@ -44,6 +45,7 @@ class Report {
 
  private:
   void print(const std::vector<Row>& rows) const;
+  void print_duels() const;
   void clear_progress();
 
   const Options& options_;

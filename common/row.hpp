@@ -39,6 +39,8 @@ struct Row {
 
   bool is_peer() const { return step == peer_step; }
   bool well() const { return exit == Exit::ok; }
+  /// Tried and found bad, where others were skipped.
+  bool failed() const { return !well() && exit != Exit::unsupported && exit != Exit::no_memory; }
   void skip(Exit code, const std::string& reason);
   void fail(Exit code, const std::string& reason);
 };

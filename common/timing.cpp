@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "common/apart.hpp"
@@ -218,40 +217,16 @@ Counters summary_of(const Row& row, const std::vector<Row>& rows, const Machine&
   return summary;
 }
 
-JsonFile::JsonFile(std::string path) : path_(std::move(path)), beside_(path_ + ".part") {
-  if (path_.empty()) return;
-  // Moving a result there would replace a device or a pipe by a file.
-  std::error_code unknown;
-  const auto there = std::filesystem::status(path_, unknown);
-  const bool taken = std::filesystem::exists(there) && !std::filesystem::is_regular_file(there);
-  if (taken || !std::ofstream(beside_))
-    throw Refusal(
-        Exit::cannot_write,
-        fmt::format("--json {}: cannot be written; name a file in a directory that exists "
-                    "and is yours",
-                    path_));
-  std::filesystem::remove(beside_);
-}
-
 void JsonFile::add(const Runs& runs) {
-  if (path_.empty() || runs.empty()) return;
+  if (!file_.wanted() || runs.empty()) return;
   runs_.insert(runs_.end(), runs.begin(), runs.end());
-  std::error_code error;
-  {
-    std::ofstream file(beside_);
-    benchmark::JSONReporter reporter;
-    reporter.SetOutputStream(&file);
-    reporter.ReportContext({});
-    reporter.ReportRuns(runs_);
-    reporter.Finalize();
-    if (!file.flush()) {
-      std::filesystem::remove(beside_, error);
-      throw Refusal(Exit::cannot_write, fmt::format("--json {}: the disk is full?", path_));
-    }
-  }
-  std::filesystem::rename(beside_, path_, error);
-  if (error)
-    throw Refusal(Exit::cannot_write, fmt::format("--json {}: {}", path_, error.message()));
+  std::ostringstream text;
+  benchmark::JSONReporter reporter;
+  reporter.SetOutputStream(&text);
+  reporter.ReportContext({});
+  reporter.ReportRuns(runs_);
+  reporter.Finalize();
+  file_.write(text.str());
 }
 
 std::vector<std::pair<std::string, std::string>> context_of(const Options& options,
@@ -265,6 +240,7 @@ std::vector<std::pair<std::string, std::string>> context_of(const Options& optio
       {"cache", options.cold ? "cold" : "warm"},
       {"threads", std::to_string(options.threads)},
       {"pad", std::to_string(options.pad)},
+      {"rows", options.tune.empty() ? "step" : "candidates"},
       {"peak_flops", fmt::format("{}", machine.peak_flops)},
       {"peak_unit", options.step->unit},
       {"data_sheet_flops", fmt::format("{}", machine.data_sheet_flops)}};
@@ -289,6 +265,7 @@ Timer::Timer(const Options& options, Machine& machine, JsonFile& json,
 
 void Timer::measure(std::vector<Row>& rows, Backend& backend,
                     const std::function<void(const std::string&)>& say) {
+  if (options_.check_only) return;
   const bool apart = backend.device() == Device::cpu && options_.threads > 1;
   std::map<const Row*, std::vector<Repetition>> measured_apart;
   for (Row& row : rows) {
@@ -307,8 +284,21 @@ void Timer::measure(std::vector<Row>& rows, Backend& backend,
     return Repetition{backend.seconds(row.run, launches, options_.cold), peak};
   };
   std::map<std::string, Row*> registered;
+  std::set<const Row*> refused;
   for (Row& row : rows) {
-    if (!row.well()) continue;
+    if (!row.well()) {
+      if (options_.tune.empty() || row.is_peer()) continue;
+      // Candidates that were refused leave a record of the reason.
+      registered[name_of(row)] = &row;
+      refused.insert(&row);
+      benchmark::RegisterBenchmark(
+          name_of(row).c_str(),
+          [&](benchmark::State& state) { state.SkipWithError(row.trouble.c_str()); })
+          ->UseManualTime()
+          ->Iterations(1)
+          ->Unit(benchmark::kMillisecond);
+      continue;
+    }
     say("calibrating " + name_of(row));
     const int launches =
         measured_apart.contains(&row) ? 0 : launches_for(row.run, backend, options_.cold);
@@ -360,6 +350,10 @@ void Timer::measure(std::vector<Row>& rows, Backend& backend,
   JsonFile::Runs records;
   for (auto& run : collector.runs) {
     const Row& row = *registered.at(run.run_name.function_name);
+    if (refused.erase(&row) > 0) {
+      for (const auto& [name, value] : counters_of(row)) run.counters[name] = value;
+      records.push_back(run);
+    }
     if (!row.well()) continue;
     // The coefficient of variation of a counter that is 0 is 0 / 0, which JSON cannot hold.
     std::erase_if(run.counters,

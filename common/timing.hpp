@@ -13,6 +13,7 @@
 #include "common/machine.hpp"
 #include "common/options.hpp"
 #include "common/row.hpp"
+#include "common/whole_file.hpp"
 
 namespace gemm {
 
@@ -60,20 +61,19 @@ Counters counters_of(const Row& row);
 /// What the repetitions of a row come to beside the peak and beside the peers among `rows`.
 Counters summary_of(const Row& row, const std::vector<Row>& rows, const Machine& machine);
 
-/// Results in Google Benchmark's JSON. The file is written whole after every shape, beside its
-/// place, and then moved there: an interrupt loses nothing that was measured.
+/// Results in Google Benchmark's JSON, written anew after every shape.
 class JsonFile {
  public:
   using Runs = std::vector<benchmark::BenchmarkReporter::Run>;
 
   /// Throws Refusal(cannot_write) now rather than after an hour of measuring.
-  explicit JsonFile(std::string path);
+  explicit JsonFile(std::string path) : file_("--json", std::move(path)) {}
 
   /// Throws Refusal(cannot_write).
   void add(const Runs& runs);
 
  private:
-  std::string path_, beside_;
+  WholeFile file_;
   Runs runs_;
 };
 
@@ -91,8 +91,9 @@ class Timer {
   Timer(const Options& options, Machine& machine, JsonFile& json,
         std::function<Machine()> measure_again);
 
-  /// Times every row that is well, in random order, and writes the JSON. A row with an impossible
-  /// rate fails and leaves no record. `say` is told what is going on.
+  /// Times every row that is well, in random order, and writes the JSON; nothing of that with
+  /// --check-only. A row with an impossible rate fails and leaves no record. `say` is told what is
+  /// going on.
   void measure(std::vector<Row>& rows, Backend& backend,
                const std::function<void(const std::string&)>& say);
 

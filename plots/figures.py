@@ -58,6 +58,9 @@ def catalogue(results: Results) -> Iterator[tuple]:
             yield f"tiles_{step[:2]}", partial(tiles, results, step)
         if step == LAYOUTS:
             yield f"wavefronts_{step[:2]}", partial(wavefronts, results)
+    for step in steps_of(results.candidates):
+        for draw in (tile_heat_map, occupancy):
+            yield f"{draw.__name__}_{step[:2]}", partial(draw, results, step)
     yield "predicted_counted", partial(predicted_counted, results)
     yield "misses", partial(misses, results)
     for draw in (goto_picture, cpu_sizes, cpu_padding, cpu_ablation, cpu_blocking, cpu_threads):
@@ -181,6 +184,117 @@ def tiles(results: Results, step: str):
     bars_of_rates(ax, rows, [row.kernel for row in rows], results, extra)
     ax.set_title(f"Step {title_of(step)}: influence of the tile numbers", pad=16)
     return figure, caption_of(rows, f"C = A B in fp32, {show_shape(shape)}")
+
+
+def tuned_rows(results: Results, step: str) -> list:
+    """The candidates of a step at the shape with the most work."""
+    rows = [row for row in results.candidates if row.step == step]
+    if not any(row.timed for row in rows):
+        raise Missing(f"no candidate of {step} was timed (run it with --tune)")
+    return of_the_largest(rows)
+
+
+def tile_heat_map(results: Results, step: str):
+    """The rate of each candidate: a panel for BM x BN, a cell for BK and TM x TN."""
+    rows = tuned_rows(results, step)
+    pairs = sorted({(row.get("BM"), row.get("BN")) for row in rows}, key=lambda p: (math.prod(p), p))
+    depths = sorted({row.get("BK") for row in rows})
+    threads = sorted({thread_tile(row) for row in rows}, key=lambda p: (math.prod(p), p))
+    rates = [row.gflops for row in rows if row.timed]
+    unit, unit_name = rate_unit(max(rates))
+    across = min(4, len(pairs))
+    down = math.ceil(len(pairs) / across)
+    height = (0.3 * len(depths) + 0.75) * down + 0.6
+    figure, axes = new_figure(height, (down, across), squeeze=False, sharex=True, sharey=True)
+    look = {"cmap": "cividis", "vmin": min(rates) / unit, "vmax": max(rates) / unit}
+    middle = (min(rates) + max(rates)) / 2
+    for ax in axes.flat[len(pairs) :]:
+        ax.set_axis_off()
+    for ax, pair in zip(axes.flat, pairs):
+        grid = [[math.nan] * len(threads) for _ in depths]
+        for row in rows:
+            if (row.get("BM"), row.get("BN")) != pair:
+                continue
+            y, x = depths.index(row.get("BK")), threads.index(thread_tile(row))
+            if row.timed:
+                # Candidates that differ in something else share a cell: the fastest is shown.
+                grid[y][x] = max(row.gflops / unit, grid[y][x])
+        image = ax.imshow(grid, origin="lower", aspect="auto", **look)
+        for row in rows:
+            if (row.get("BM"), row.get("BN")) != pair:
+                continue
+            y, x = depths.index(row.get("BK")), threads.index(thread_tile(row))
+            if math.isnan(grid[y][x]):
+                ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, hatch="////", **REFUSED))
+            elif row.gflops / unit == grid[y][x]:
+                colour = "white" if row.gflops < middle else "black"
+                text = significant(row.gflops / unit)
+                ax.text(x, y, text, ha="center", va="center", fontsize=6.5, color=colour)
+        ax.set_title("{:.0f} x {:.0f}".format(*pair))
+        ax.set_xticks(range(len(threads)), ["{:.0f}x{:.0f}".format(*pair) for pair in threads])
+        ax.set_yticks(range(len(depths)), [f"{depth:.0f}" for depth in depths])
+        ax.grid(visible=False)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("BK")
+    figure.supxlabel("TM x TN, elements of C of a thread", fontsize=8.5)
+    title = f"Step {title_of(step)}: the rate by BM x BN (panels), BK and TM x TN"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=9.5, fontweight="bold")
+    figure.colorbar(image, ax=list(axes.flat), label=unit_name)
+    note = f"C = A B in fp32, {show_shape(rows[0].shape)}. Hatched: refused"
+    return figure, caption_of(rows, note, bars=False)
+
+
+REFUSED = {"facecolor": "white", "edgecolor": GREY, "linewidth": 0}
+
+
+def thread_tile(row: Row) -> tuple:
+    return row.get("TM"), row.get("TN")
+
+
+def occupancy(results: Results, step: str):
+    """The rate of each candidate against the share of a multiprocessor's warps that it leaves room
+    for; the fastest, the slowest and those at either end are named."""
+    rows = [row for row in tuned_rows(results, step) if row.timed and row.get("occupancy")]
+    if not rows:
+        raise Missing(f"the candidates of {step} say nothing of their occupancy")
+    unit, unit_name = rate_unit(max(row.gflops for row in rows))
+    figure, ax = new_figure(3.9)
+    for place, threads in enumerate(sorted({thread_tile(row) for row in rows}, key=math.prod)):
+        own = [row for row in rows if thread_tile(row) == threads]
+        ax.plot(
+            [100 * row.get("occupancy") for row in own],
+            [row.gflops / unit for row in own],
+            linestyle="none",
+            marker=MARKERS[place % len(MARKERS)],
+            color=COLOURS[place % len(COLOURS)],
+            markeredgecolor="black",
+            markeredgewidth=0.5,
+            label="{:.0f} x {:.0f}".format(*threads),
+        )
+    by_rate = sorted(rows, key=lambda row: row.gflops)
+    by_occupancy = sorted(rows, key=lambda row: (row.get("occupancy"), row.gflops))
+    ends = {id(row): row for row in (by_rate[0], by_rate[-1], by_occupancy[0], by_occupancy[-1])}
+    for row in ends.values():
+        left = row.get("occupancy") > 0.5 * by_occupancy[-1].get("occupancy")
+        ax.annotate(
+            row.kernel,
+            (100 * row.get("occupancy"), row.gflops / unit),
+            xytext=(-7 if left else 7, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+            fontsize=7.5,
+            zorder=5,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.7},
+        )
+    ax.set_xlim(0, min(103, 125 * by_occupancy[-1].get("occupancy")))
+    ax.set_ylim(0, 1.08 * by_rate[-1].gflops / unit)
+    ax.set_xlabel("occupancy, % of a multiprocessor's warps (model)")
+    ax.set_ylabel(f"GPU rate ({unit_name})")
+    ax.set_title(f"Step {title_of(step)}: occupancy and rate")
+    ax.legend(title="TM x TN", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    note = f"Every candidate of --tune; C = A B in fp32, {show_shape(rows[0].shape)}"
+    return figure, caption_of(rows, note, bars=False)
 
 
 def rate_against_size(results: Results, device: str):

@@ -60,6 +60,7 @@ class Row:
     seconds: tuple
     rates: tuple  # GFLOP/s of each repetition
     counters: dict  # medians over the repetitions
+    trouble: str = ""  # why a candidate of --tune was not timed
 
     @property
     def device(self) -> str:
@@ -81,6 +82,11 @@ class Row:
         return int(self.machine.facts.get("threads", 1)) if self.device == "cpu" else 1
 
     @property
+    def candidate(self) -> bool:
+        """One of the tiles that --tune chose from, not a row of the step."""
+        return self.machine.facts.get("rows") == "candidates"
+
+    @property
     def plain(self) -> bool:
         """Run as the course runs every step: on one thread, with dense rows."""
         return self.pad == 0 and self.threads == 1
@@ -98,7 +104,7 @@ class Row:
     @property
     def settings(self) -> tuple:
         """What two rows must share, besides shape and device, to be compared."""
-        return self.element, self.pad, self.threads
+        return self.element, self.pad, self.threads, self.candidate
 
     @property
     def gflops(self) -> float:
@@ -158,7 +164,8 @@ class Row:
 class Results:
     """Every row of a directory of result files. `problems` names what could not be read.
 
-    `rows` are the plain ones; `variants` ran on several threads or with padded rows.
+    `rows` are the plain ones; `variants` ran on several threads or with padded rows; `candidates`
+    are the tiles that --tune tried, with those it refused. What it chose is no result file.
     """
 
     def __init__(self, directory: Path):
@@ -166,11 +173,15 @@ class Results:
         self.problems: list = []
         rows: list = []
         for path in sorted(self.directory.glob("*.json")):
+            if path.name.endswith(".tuned.json"):
+                continue
             try:
                 rows += read_file(path)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 self.problems.append(f"{path.name}: {type(error).__name__}: {error}")
         merged = merge_files(rows)
+        self.candidates = [row for row in merged if row.candidate]
+        merged = [row for row in merged if not row.candidate]
         self.rows = [row for row in merged if row.plain]
         self.variants = [row for row in merged if not row.plain]
         if not rows:
@@ -286,7 +297,8 @@ def read_machine(context: dict) -> Machine:
 
 
 def read_file(path: Path) -> list:
-    """The rows of one file; repetitions are merged, failed runs and aggregates left out.
+    """The rows of one file; repetitions are merged, aggregates left out, and failed runs as well,
+    other than candidates of --tune.
 
     Runs are written as they were made, in random order; family_index is the step's own order.
     """
@@ -294,7 +306,9 @@ def read_file(path: Path) -> list:
     machine = read_machine(data["context"])
     runs: dict = {}
     for run in sorted(data["benchmarks"], key=lambda run: run.get("family_index", 0)):
-        if run.get("run_type") == "aggregate" or run.get("error_occurred"):
+        if run.get("run_type") == "aggregate":
+            continue
+        if run.get("error_occurred") and machine.facts.get("rows") != "candidates":
             continue
         match = NAME.match(run["name"])
         if not match:
@@ -346,4 +360,5 @@ def merge(step: str, kernel: str, shape: Shape, machine: Machine, runs: list) ->
         seconds=tuple(run["real_time"] * SECONDS[run["time_unit"]] for run in runs),
         rates=tuple(filter(None, (rate_of(run) for run in runs))),
         counters=counters,
+        trouble=runs[0].get("error_message", ""),
     )

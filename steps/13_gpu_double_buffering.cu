@@ -8,6 +8,10 @@
 // Limit   The next slice passes through registers, and all threads still meet at every slice.
 // More    docs/13_gpu_double_buffering.md    Run   build/steps/13_gpu_double_buffering --m 4096
 
+#include <array>
+#include <utility>
+
+#include "common/candidates.hpp"
 #include "common/float4.hpp"
 #include "common/launch.hpp"
 #include "common/model/traffic.hpp"
@@ -140,13 +144,25 @@ constexpr Tile pair{.BM = 128, .BN = 128, .BK = 8, .TM = 8, .TN = 8, .blocks = 2
 constexpr Tile wide{.BM = 64, .BN = 128, .BK = 16, .TM = 8, .TN = 8, .blocks = 3};
 constexpr Tile tall{.BM = 256, .BN = 128, .BK = 16, .TM = 16, .TN = 8};
 
+// What --tune chooses from: BM x BN, BK and TM x TN, each with each.
+constexpr auto tiles = [] {
+  std::array<Tile, 4 * 3 * 4> all{};
+  auto next = all.begin();
+  for (const auto& [BM, BN] : {std::pair{64, 64}, {64, 128}, {128, 128}, {256, 128}})
+    for (const int BK : {8, 16, 32})
+      for (const auto& [TM, TN] : {std::pair{4, 4}, {8, 4}, {8, 8}, {16, 8}})
+        *next++ = {.BM = BM, .BN = BN, .BK = BK, .TM = TM, .TN = TN};
+  return all;
+}();
+
 const Register step{
     {.name = "13_gpu_double_buffering",
      .title = "GPU, double buffering",
      .device = this_device,
      .kernels = {row<after, alone>("load after"), row<before, alone>("load before"),
                  row<after, pair>("load after"), row<before, pair>("load before"),
-                 row<before, wide>("load before"), row<before, tall>("load before")}}};
+                 row<before, wide>("load before"), row<before, tall>("load before")},
+     .candidates = candidates<tiles, 2>([](auto tile) { return prepare<before, tile()>; })}};
 
 }  // namespace
 }  // namespace gemm

@@ -38,11 +38,64 @@ const std::vector<Step> emulated_step = {step(Device::emulator)};
 const auto gpu_is_there = [] { return true; };
 const auto gpu_is_missing = [] { return false; };
 
+Step tunable(Device device) {
+  Step with_candidates = step(device);
+  with_candidates.candidates = {{"16x16", {}, {}}, {"32x32", {}, {}}};
+  return with_candidates;
+}
+const std::vector<Step> tunable_step = {tunable(Device::gpu), tunable(Device::emulator)};
+
 using Shapes = std::vector<Shape>;
 
 Options read(const std::vector<std::string>& arguments, const std::vector<Step>& steps = cpu_step,
              const std::function<bool()>& gpu = gpu_is_missing) {
   return parse(arguments, steps, gpu).value();
+}
+
+TEST(Tuning, TakesTheCandidatesAtAShapeOfEachClass) {
+  const Options options = read({"--tune"}, tunable_step, gpu_is_there);
+  EXPECT_EQ(options.tune, "99_test.tuned.json");
+  ASSERT_EQ(options.kernels.size(), 2u);
+  EXPECT_EQ(options.kernels[0]->name, "16x16");
+  EXPECT_EQ(options.shapes, (Shapes{{256, 256, 256},
+                                    {512, 512, 512},
+                                    {1024, 1024, 1024},
+                                    {2048, 2048, 2048},
+                                    {4096, 4096, 4096}}));
+  const Options asked =
+      read({"--tune", "a.json", "--size", "9", "--kernel", "32"}, tunable_step, gpu_is_there);
+  EXPECT_EQ(asked.tune, "a.json");
+  EXPECT_EQ(asked.shapes, (Shapes{{9, 9, 9}}));
+  ASSERT_EQ(asked.kernels.size(), 1u);
+  EXPECT_EQ(asked.kernels[0]->name, "32x32");
+}
+
+TEST(Tuning, IsOffUnlessAskedFor) {
+  const Options options = read({}, tunable_step, gpu_is_there);
+  EXPECT_EQ(options.tune, "");
+  EXPECT_EQ(options.tuned, "");
+  EXPECT_EQ(options.kernels[0]->name, "small tiles");
+  EXPECT_EQ(read({"--tuned"}, tunable_step, gpu_is_there).tuned, "99_test.tuned.json");
+  EXPECT_EQ(read({"--tuned", "b"}, tunable_step, gpu_is_there).tuned, "b");
+}
+
+TEST(Tuning, IsRefusedWithTheReason) {
+  const auto refusal_of = [](const std::vector<std::string>& arguments,
+                             const std::vector<Step>& steps) -> std::string {
+    try {
+      read(arguments, steps, gpu_is_missing);
+    } catch (const Refusal& refusal) {
+      EXPECT_EQ(refusal.code, Exit::bad_usage);
+      return refusal.what();
+    }
+    return "took it";
+  };
+  EXPECT_EQ(refusal_of({"--tune"}, gpu_step),
+            "--tune: 99_test has no candidates to choose from; drop it");
+  EXPECT_EQ(refusal_of({"--tune"}, tunable_step),
+            "--tune: needs a GPU, because the emulator's times are not a GPU's");
+  for (const char* other : {"--tuned", "--check-only"})
+    EXPECT_NE(refusal_of({"--tune", "a", other}, tunable_step), "took it") << other;
 }
 
 TEST(Sizes, ListsAndRangesMix) {

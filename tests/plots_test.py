@@ -211,6 +211,37 @@ def write_packed(directory):
     write("06_cpu_packed", "06_cpu_packed.t4.json", complete, few, threads=4)
 
 
+def write_candidates(directory):
+    """What --tune leaves of step 13: a result of every candidate, refused ones too, and its choice.
+
+    Those of fewer threads occupy less; 128 x 128 x 8 with 8 x 8 is fastest.
+    """
+    step, entries = "13_gpu_double_buffering", []
+    for size in (256, 2048):
+        for BM, BN in ((64, 64), (128, 128), (256, 128)):
+            for BK in (8, 16):
+                for TM, TN in ((4, 4), (8, 8), (16, 8)):
+                    threads = BM // TM * BN // TN
+                    counters = tile_counters((size,) * 3, (BM, BN, BK, TM, TN))
+                    counters["occupancy"] = min(1.0, threads / 1024)
+                    kernel = f"{BM}x{BN}x{BK}, {TM}x{TN}"
+                    share = 1 - BK / 80 if (BM, TM) == (128, 8) else 0.1 + BK / 100
+                    timed = runs(step, kernel, (size,) * 3, share * PEAK / 1e9, counters)
+                    if threads > 1024:
+                        why = f"skipped (has {threads} threads, 1024 at most)"
+                        timed = [{**timed[0], "error_occurred": True, "error_message": why}]
+                        del timed[0]["gflops"]
+                    entries += timed
+        entries += runs("peer", "cuBLAS SGEMM", (size,) * 3, 0.78 * PEAK / 1e9, {})
+    words = context(step, "gpu", [], PEAK, rows="candidates")
+    write_file(directory, f"{step}.tune.json", words, entries)
+    choice = {"step": step, "device": "an invented gpu", "best": []}
+    (directory / f"{step}.tuned.json").write_text(json.dumps(choice), encoding="utf-8")
+
+
+TUNE_FIGURES = {"tile_heat_map_13", "occupancy_13"}
+
+
 def write_bf16(directory):
     entries = runs("22_cpu_amx", "tiles", (1000,) * 3, 20 * CPU_PEAK, {})
     entries += runs("peer", "MKL 3, 1 thread", (1000,) * 3, 25 * CPU_PEAK, {})
@@ -309,6 +340,18 @@ class Reading(PlotsTest):
         for row in results.variants:
             self.assertEqual(results.peer_of(row).settings, row.settings)
 
+    def test_candidates_are_no_rows_of_their_step(self):
+        write_gpu(self.machine)
+        before = [(row.kernel, row.shape, row.rates) for row in Results(self.machine).rows]
+        write_candidates(self.machine)
+        results = Results(self.machine)
+        self.assertEqual([(row.kernel, row.shape, row.rates) for row in results.rows], before)
+        self.assertEqual((results.variants, results.problems), ([], []))
+        refused = {row.kernel: row.trouble for row in results.candidates if row.trouble}
+        self.assertEqual(set(refused), {"256x128x8, 4x4", "256x128x16, 4x4"})
+        self.assertIn("2048 threads", refused["256x128x8, 4x4"])
+        self.assertFalse(any(row.timed for row in results.candidates if row.trouble))
+
     def test_other_blocks_and_missing_parts_are_never_a_steps_best_row(self):
         write_packed(self.machine)
         entries = runs("06_cpu_packed", "KC=1024 NC=64", (1000,) * 3, 99 * CPU_PEAK, {})
@@ -373,11 +416,12 @@ class Drawing(PlotsTest):
         write_cpu(self.machine)
         write_packed(self.machine)
         write_bf16(self.machine)
+        write_candidates(self.machine)
         drawn, missing, _ = self.draw(self.root / "out")
         expected = {"ladder_cpu", "ladder_gpu", "roofline_cpu", "roofline_gpu", "tile_size_03"}
         expected |= {"rate_against_size_gpu", "wavefronts_12", "predicted_counted", "misses"}
         expected |= {"tiles_09", "tiles_11", "tiles_12", "tiles_13", "rate_against_size_cpu"}
-        expected |= {"tiles_06", *CPU_FIGURES}
+        expected |= {"tiles_06", *CPU_FIGURES, *TUNE_FIGURES}
         self.assertEqual((drawn, missing), (expected, set()))
         for name in expected:
             self.assertIn("<svg", (self.root / "out" / f"{name}.svg").read_text(encoding="utf-8"))
@@ -437,6 +481,44 @@ class Drawing(PlotsTest):
         self.assertEqual([round(n / 1.035) for n in by_marker[">"].get_xdata()], [129, 257])
         shares = figure.axes[1].get_lines()[0].get_ydata()
         self.assertAlmostEqual(shares[0], 90)
+
+    def test_the_heat_map_has_a_panel_for_each_block_tile_and_hatches_what_was_refused(self):
+        write_candidates(self.machine)
+        step = "13_gpu_double_buffering"
+        figure, caption = figures.tile_heat_map(Results(self.machine), step)
+        panels = {ax.get_title(loc="left"): ax for ax in figure.axes if ax.images}
+        self.assertEqual(list(panels), ["64 x 64", "128 x 128", "256 x 128"])
+        self.assertIn("M = N = K = 2048", caption)
+        rates = panels["128 x 128"].images[0].get_array()
+        self.assertEqual(rates.shape, (2, 3))
+        self.assertAlmostEqual(rates[0][1], 0.9 * PEAK / 1e12)
+        self.assertAlmostEqual(rates[1][1], 0.8 * PEAK / 1e12)
+        hatched = {name: [p for p in ax.patches if p.get_hatch()] for name, ax in panels.items()}
+        self.assertEqual([len(hatched[name]) for name in panels], [0, 0, 2])
+        corners = [patch.get_xy() for patch in hatched["256 x 128"]]
+        self.assertEqual(corners, [(-0.5, -0.5), (-0.5, 0.5)])
+
+    def test_occupancy_names_the_fastest_and_the_ends(self):
+        write_candidates(self.machine)
+        figure, _ = figures.occupancy(Results(self.machine), "13_gpu_double_buffering")
+        (ax,) = figure.axes
+        points = [point for line in ax.get_lines() for point in zip(*line.get_data())]
+        self.assertEqual(len(points), 16)
+        self.assertAlmostEqual(max(rate for _, rate in points), 0.9 * PEAK / 1e12)
+        named = {text.get_text() for text in ax.texts}
+        self.assertIn("128x128x8, 8x8", named)  # fastest
+        self.assertIn("64x64x8, 16x8", named)  # fewest threads, and slowest
+        self.assertIn("128x128x16, 4x4", named)  # most threads
+
+    def test_figures_of_candidates_need_one_that_was_timed(self):
+        write_candidates(self.machine)
+        path = self.machine / "13_gpu_double_buffering.tune.json"
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data["benchmarks"] = [run for run in data["benchmarks"] if run.get("error_occurred")]
+        path.write_text(json.dumps(data), encoding="utf-8")
+        drawn, missing, _ = self.draw(self.root / "out")
+        self.assertEqual(drawn & TUNE_FIGURES, set())
+        self.assertLessEqual(TUNE_FIGURES, missing)
 
     def test_operands_in_bf16_stay_out_of_the_roofline_of_fp32(self):
         write_packed(self.machine)

@@ -24,6 +24,11 @@ std::vector<std::string> registered_steps() {
   return names;
 }
 
+void expect_different(std::vector<std::string> names, const std::string& step) {
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end()) << step;
+}
+
 TEST(Registry, HoldsEveryStepThatWasBuilt) { EXPECT_EQ(registered_steps(), built_steps()); }
 
 TEST(Registry, IsSortedByNameThenDevice) {
@@ -56,8 +61,20 @@ TEST(Registry, NamesEachKernelOfAStepOnce) {
       EXPECT_TRUE(kernel.traffic) << step.name << " " << kernel.name;
       names.push_back(kernel.name);
     }
-    std::sort(names.begin(), names.end());
-    EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end()) << step.name;
+    expect_different(names, step.name);
+  }
+}
+
+TEST(Registry, EveryCandidateIsAKernelOrSaysWhyNot) {
+  for (const Step& step : steps()) {
+    std::vector<std::string> names;
+    for (const Kernel& kernel : step.candidates) {
+      const std::string reason = kernel.supports ? kernel.supports({64, 64, 64}) : "";
+      EXPECT_NE(static_cast<bool>(kernel.prepare), !reason.empty()) << kernel.name << reason;
+      EXPECT_NE(static_cast<bool>(kernel.traffic), !reason.empty()) << kernel.name << reason;
+      names.push_back(kernel.name);
+    }
+    expect_different(names, step.name);
   }
 }
 

@@ -60,6 +60,17 @@ class EdgeTest : public StepTest {
   }
 };
 
+// A candidate is checked again whenever it is tuned: here it has to be right at the edges of two
+// tiles in each direction.
+class CandidateTest : public StepTest {
+  using StepTest::StepTest;
+
+  void TestBody() override {
+    const Tile& T = kernel_.tile;
+    expect_right({T.BM + 1, T.BN + 5, 2 * T.BK + 3}, Init::integers);
+  }
+};
+
 // Index arithmetic beyond 2^31 elements, and more tiles than a grid takes in y.
 class LargeTest : public StepTest {
  public:
@@ -78,12 +89,16 @@ class LargeTest : public StepTest {
   Shape shape_;
 };
 
-void register_cases(const Step& step, const Kernel& kernel) {
-  register_case<EdgeTest>(step, kernel, "", "");
-  if (step.device != Device::gpu) return;
-  const int tile = kernel.tile.BM;
-  for (Shape shape : {Shape{46341, 46341, 1}, Shape{65535 * tile + 1, 3, 2}})
-    register_case<LargeTest>(step, kernel, "large", text(shape), shape);
+void register_cases(const Step& step) {
+  for (const Kernel& kernel : step.candidates)
+    if (kernel.prepare) register_case<CandidateTest>(step, kernel, "", "candidate");
+  for (const Kernel& kernel : step.kernels) {
+    register_case<EdgeTest>(step, kernel, "", "");
+    if (step.device != Device::gpu) continue;
+    const int tile = kernel.tile.BM;
+    for (Shape shape : {Shape{46341, 46341, 1}, Shape{65535 * tile + 1, 3, 2}})
+      register_case<LargeTest>(step, kernel, "large", text(shape), shape);
+  }
 }
 
 }  // namespace
@@ -91,7 +106,6 @@ void register_cases(const Step& step, const Kernel& kernel) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  for (const gemm::Step& step : gemm::steps())
-    for (const gemm::Kernel& kernel : step.kernels) gemm::register_cases(step, kernel);
+  for (const gemm::Step& step : gemm::steps()) gemm::register_cases(step);
   return RUN_ALL_TESTS();
 }

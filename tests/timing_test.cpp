@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "common/report.hpp"
+#include "tests/contains.hpp"
 
 namespace gemm {
 namespace {
@@ -264,6 +265,29 @@ TEST(Json, AnUnwritablePlaceIsFoundAtOnce) {
       EXPECT_EQ(refusal.code, Exit::cannot_write);
     }
   std::filesystem::remove(pipe);
+}
+
+TEST_F(Timing, ARefusedCandidateLeavesOneRecordWithTheReason) {
+  options.tune = "anywhere";
+  Row refused = row("refused", 1e-3);
+  refused.kernel.tile.BM = 77;
+  refused.skip(Exit::unsupported, "has 2048 threads, 1024 at most");
+  std::vector<Row> rows = {refused, row("timed", 4e-3)};
+  measure(rows);
+  EXPECT_TRUE(contains(text(), "skipped (has 2048 threads, 1024 at most)"));
+  EXPECT_TRUE(contains(text(), "\"BM\": 7.7"));
+  const std::string name = "99_test/refused/", all = text();
+  EXPECT_EQ(all.find("\"name\": \"" + name), all.rfind("\"name\": \"" + name));
+  EXPECT_TRUE(rows[0].seconds.empty());
+}
+
+TEST_F(Timing, ASkippedRowLeavesNoRecord) {
+  Row skipped = row("skipped", 1e-3);
+  skipped.skip(Exit::unsupported, "K must be even");
+  std::vector<Row> rows = {skipped, row("timed", 4e-3)};
+  measure(rows);
+  EXPECT_TRUE(contains(text(), "99_test/timed/"));
+  EXPECT_EQ(text().find("99_test/skipped/"), std::string::npos);
 }
 
 TEST(StepMain, IsReadInOneGlance) {

@@ -35,6 +35,8 @@ gemm_find_or_fetch(CLI11 CLI11::CLI11 https://github.com/CLIUtils/CLI11.git
                    v2.4.2 6c7b07a878ad834957b98d0f9ce1dbe0cb204fc9)
 gemm_find_or_fetch(benchmark benchmark::benchmark https://github.com/google/benchmark.git
                    v1.8.3 344117638c8ff7e239044fd0fa7085839fc03021)
+gemm_find_or_fetch(nlohmann_json nlohmann_json::nlohmann_json https://github.com/nlohmann/json.git
+                   v3.11.3 9cca280a4d0ccf0c08f47a99aa71d1b0e52f8d03)
 if(GEMM_TESTS)
   gemm_find_or_fetch(GTest GTest::gtest https://github.com/google/googletest.git
                      v1.14.0 f8d7d77c06936315286eb55f8de22cd23c188571)

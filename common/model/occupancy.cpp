@@ -6,8 +6,7 @@ namespace gemm {
 namespace {
 
 constexpr int warp_size = 32;
-constexpr int register_file = 65536, register_unit = 256, partitions = 4;
-constexpr int max_threads_per_block = 1024, max_registers_per_thread = 255;
+constexpr int register_unit = 256, partitions = 4;
 
 constexpr int kib = 1024;
 

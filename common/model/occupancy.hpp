@@ -9,9 +9,14 @@
 
 namespace gemm {
 
-/// What one multiprocessor has to give. All of compute capability 7.0 and later have 65536
-/// registers in four parts, give them to a warp 256 at a time, and take 1024 threads a block, 255
-/// registers a thread at most.
+/// What all multiprocessors of compute capability 7.0 and later have in common: so many registers,
+/// in four parts, of which a warp gets 256 at a time. A block's shared memory may be larger than
+/// this only where the launch asks for it.
+inline constexpr int register_file = 65536;
+inline constexpr int max_threads_per_block = 1024, max_registers_per_thread = 255;
+inline constexpr std::int64_t max_static_shared_bytes = 48 << 10;
+
+/// What one multiprocessor has to give besides.
 struct Multiprocessor {
   int warps, blocks;
   int shared_bytes;  ///< for all blocks together
