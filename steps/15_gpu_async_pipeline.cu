@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(threads, blocks)
   static_assert(BM % WM == 0 && BN % WN == 0 && threads == 32 * (BM / WM) * (BN / WN),
                 "warp tiles cover the block tile exactly");
   static_assert(TM % 4 == 0 && TN % 4 == 0, "every shared load moves four floats");
+  static_assert(S >= 3, "one slice is used, the next one is there, the others are on their way");
   constexpr int row_step = WM / (TM / 4), col_step = WN / (TN / 4);
   // What all threads copy at once: a_rows rows of 8 floats of A, b_rows rows of BN floats of B.
   constexpr int a_rows = threads / 8, b_rows = threads / (BN / 4);
@@ -57,20 +58,20 @@ __global__ void __launch_bounds__(threads, blocks)
   const float* const a_from = A + std::size_t(row0 + a_r) * K + a_k;
   const float* const b_from = B + std::size_t(b_k) * N + col0 + b_c;
   const bool b_aligned = rows_aligned(B, N);
-  // global -> shared, started and not waited for: part k of the BK parts of a slice. Past an edge
-  // come zeros, which add nothing, so that the FMA loop needs no bounds check.
-  const auto copy = [&](int slice, int k) {
+  // global -> shared, started and not waited for. Past an edge come zeros, which add nothing, so
+  // that the FMA loop needs no bounds check; and the slice after the last is all zeros.
+  const auto copy = [&](int slice) {
     auto& stage = stages[slice % S];
     const int k0 = slice * BK;
     // A goes float by float, for it is transposed on the way.
-    constexpr int a_copies = BM / a_rows * (BK / 8);
 #pragma unroll
-    for (int i = k * a_copies / BK; i < (k + 1) * a_copies / BK; ++i) {
-      const int r = i % (BM / a_rows) * a_rows, kk = i / (BM / a_rows) * 8;
-      copy_async<1>(&stage.As[a_k + kk][a_r + r], a_from + std::size_t(r) * K + k0 + kk,
-                    row0 + a_r + r < M && k0 + a_k + kk < K);
-    }
-    if (k % b_rows == 0) {
+    for (int k = 0; k < BK; k += 8)
+#pragma unroll
+      for (int r = 0; r < BM; r += a_rows)
+        copy_async<1>(&stage.As[a_k + k][a_r + r], a_from + std::size_t(r) * K + k0 + k,
+                      row0 + a_r + r < M && k0 + a_k + k < K);
+#pragma unroll
+    for (int k = 0; k < BK; k += b_rows) {
       float* const to = &stage.Bs[b_k + k][b_c];
       const float* const from = b_from + std::size_t(k0 + k) * N;
       const int left = k0 + b_k + k < K ? N - col0 - b_c : 0;
@@ -81,49 +82,53 @@ __global__ void __launch_bounds__(threads, blocks)
         for (int j = 0; j < 4; ++j) copy_async<1>(to + j, from + j, j < left);
     }
   };
+  // shared -> registers: the values of one k, into one of two sets of fragments.
+  alignas(16) float a[2][TM], b[2][TN];
+  const auto load = [&](int slice, int k) {
+    const auto& stage = stages[slice % S];
+#pragma unroll
+    for (int i = 0; i < TM; i += 4) copy4(&a[k % 2][i], &stage.As[k][tr + i / 4 * row_step]);
+#pragma unroll
+    for (int j = 0; j < TN; j += 4) copy4(&b[k % 2][j], &stage.Bs[k][tc + j / 4 * col_step]);
+  };
 
   // 1. Start S - 1 slices. Each is one group of copies, and one that does not exist an empty group:
   //    so counting groups is counting slices.
   const int slices = ceil_div(K, BK);
   for (int slice = 0; slice < S - 1; ++slice) {
-    if (slice < slices)
-#pragma unroll
-      for (int k = 0; k < BK; ++k) copy(slice, k);
+    if (slice <= slices) copy(slice);
     __pipeline_commit();
   }
+  __pipeline_wait_prior(S - 2);
+  __syncthreads();
+  load(0, 0);
 
   for (int slice = 0; slice < slices; ++slice) {
-    // 2. Wait for all groups but the newest S - 2: what this thread copied of the slice is there.
-    __pipeline_wait_prior(S - 2);
+    // 2. Wait for all groups but the newest S - 3: what this thread copied of the next slice is
+    //    there, for fragments are loaded one k ahead, and across the edge of the slice.
+    __pipeline_wait_prior(S - 3);
     __syncthreads();  // what the others copied is there too; and the slice before has been used
 
-    // 3. shared -> registers, then the outer product. The values of the next k are loaded before
-    //    those of this one are used, into the registers that a slice on its way no longer takes.
-    //    With each k goes a part of the slice that takes the place of the one before: started all at
-    //    once, copies would fill the queue of the load unit, and FMAs wait behind them.
-    const auto& stage = stages[slice % S];
-    const bool more = slice + S - 1 < slices;
-    alignas(16) float a[2][TM], b[2][TN];
-    const auto load = [&](int k) {
-#pragma unroll
-      for (int i = 0; i < TM; i += 4) copy4(&a[k % 2][i], &stage.As[k][tr + i / 4 * row_step]);
-#pragma unroll
-      for (int j = 0; j < TN; j += 4) copy4(&b[k % 2][j], &stage.Bs[k][tc + j / 4 * col_step]);
-    };
-    load(0);
+    // 3. Start the slice that takes the place of the one before.
+    if (slice + S - 1 <= slices) copy(slice + S - 1);
+    __pipeline_commit();
+
+    // 4. The outer product of each k, with the values of the next one on their way to the registers
+    //    that a slice no longer takes.
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
-      if (more) copy(slice + S - 1, k);
-      if (k + 1 < BK) load(k + 1);
+      if (k + 1 < BK)
+        load(slice, k + 1);
+      else
+        load(slice + 1, 0);
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
         for (int j = 0; j < TN; ++j) acc[i][j] += a[k % 2][i] * b[k % 2][j];
     }
-    __pipeline_commit();
   }
 
-  // 4. registers -> global, float by float: four at once would have to lie in four registers that follow
+  // 5. registers -> global, float by float: four at once would have to lie in four registers that follow
   //    each other, and the FMAs of the loop above would then meet in one bank of the register file.
 #pragma unroll
   for (int i = 0; i < TM; ++i)
@@ -161,7 +166,7 @@ const Register step{
     {.name = "15_gpu_async_pipeline",
      .title = "GPU, asynchronous pipeline",
      .device = this_device,
-     .kernels = {row<2, z, deep>("z-order"), row<3, z, deep>("z-order"), row<4, z, deep>("z-order"),
+     .kernels = {row<3, z, deep>("z-order"), row<4, z, deep>("z-order"),
                  row<4, z, flat>("z-order"), row<3, z, pair>("z-order"),
                  row<3, x, deep>("exclusive or"), row<3, x, pair>("exclusive or")}}};
 

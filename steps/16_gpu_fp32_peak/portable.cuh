@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall c
   const int k_end = share_begin(K, part + 1, call.splits, BK);
   const int slices = ceil_div(k_end - k_begin, BK);
 
-  // 1. global -> shared, part by part: with each k that is multiplied goes one of BK parts. What lies past an edge arrives as zero, and so does the
+  // 1. global -> shared, a slice at a time. What lies past an edge arrives as zero, and so does the
   //    slice after the last, of which fragments are read ahead.
   const int a_m = tid / 8, a_k = tid % 8;
   const int b_k = tid / (BN / width), b_n = tid % (BN / width) * width;
@@ -56,22 +56,18 @@ __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall c
   const int b_inside = min(width, max(0, N - col0 - b_n));
   int k_left = k_end - k_begin;  // of the slice that is copied next, and those after it
   int filled = 0;  // the stage that it goes to
-  const auto copy = [&](int part) {
+  const auto start_copies = [&] {
     auto& As = ring.As[filled];
     auto& Bs = ring.Bs[filled];
-    constexpr int a_copies = BM / a_rows * (BK / 8);
 #pragma unroll
-    for (int i = part * a_copies / BK; i < (part + 1) * a_copies / BK; ++i) {
-      const int m = i % (BM / a_rows) * a_rows, k = i / (BM / a_rows) * 8;
-      copy_async<1>(&As[a_k + k][a_m + m], a_from + m * call.lda + k,
-                    row0 + a_m + m < M && a_k + k < k_left);
-    }
-    if (part % b_rows == 0)
-      copy_async<width>(&Bs[b_k + part][b_n], b_from + part * call.ldb,
-                        b_k + part < k_left ? b_inside : 0);
-  };
-  const auto end_copies = [&] {
-    __pipeline_commit();  // an empty group too: the waits count groups
+    for (int m = 0; m < BM; m += a_rows)
+#pragma unroll
+      for (int k = 0; k < BK; k += 8)
+        copy_async<1>(&As[a_k + k][a_m + m], a_from + m * call.lda + k,
+                      row0 + a_m + m < M && a_k + k < k_left);
+#pragma unroll
+    for (int k = 0; k < BK; k += b_rows)
+      copy_async<width>(&Bs[b_k + k][b_n], b_from + k * call.ldb, b_k + k < k_left ? b_inside : 0);
     a_from += BK;
     b_from += BK * call.ldb;
     k_left -= BK;
@@ -83,10 +79,8 @@ __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall c
   ThreadTile<TM, TN, LM, LN> tile;
   tile.clear();
   for (int slice = 0; slice < stages - 1; ++slice) {
-    if (slice <= slices)
-#pragma unroll
-      for (int part = 0; part < BK; ++part) copy(part);
-    end_copies();
+    if (slice <= slices) start_copies();
+    __pipeline_commit();  // an empty group too: the waits count groups
   }
   __pipeline_wait_prior(stages - 2);
   __syncthreads();
@@ -99,16 +93,15 @@ __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall c
   for (int slice = 0; slice < slices; ++slice) {
     __pipeline_wait_prior(stages - 3);
     __syncthreads();
-    const bool more = slice + stages - 1 <= slices;
+    if (slice + stages - 1 <= slices) start_copies();  // to where the slice before this one lay
+    __pipeline_commit();
     const int next = now + 1 == stages ? 0 : now + 1;
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
-      if (more) copy(k);  // to where the slice before this one lay
       const bool edge = k + 1 == BK;
       tile.multiply(k % 2, edge ? &ring.As[next][0][tr] : &ring.As[now][k + 1][tr],
                     edge ? &ring.Bs[next][0][tc] : &ring.Bs[now][k + 1][tc]);
     }
-    end_copies();
     now = next;
   }
 
