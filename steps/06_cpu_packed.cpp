@@ -566,9 +566,8 @@ std::vector<Kernel> rows() {
   without("fetching A", [](Plan& plan) { plan.fetches_a = false; });
   // Where NC is a panel or two, parts of it are the same width: a set has each of them once.
   std::set<int> widths;
-  for (const int width : {NC / 4, NC / 2, NC, 2 * NC, 4 * NC})
-    widths.insert(std::max(1, width / NR) * NR);
-  for (const int depth : {KC / 4, KC / 2, KC, 2 * KC})
+  for (const int width : {NC / 4, NC, 4 * NC}) widths.insert(std::max(1, width / NR) * NR);
+  for (const int depth : {KC / 4, KC, 2 * KC})
     for (const int width : widths)
       all.push_back(row("KC=" + std::to_string(depth) + " NC=" + std::to_string(width),
                         {.KC = depth, .NC = width, .L2 = L2}));
