@@ -117,8 +117,9 @@ void micro_kernel(const Job& job) {
 
   if constexpr (kind == fetching) {
     // A line at a time: a core has room for 10 to 16 lines on their way, and a burst would stall it.
-    for (int i = 0; i < job.c_rows && k + 4 <= job.K; ++i) {
-      for (int v = 0; v < vectors; ++v) __builtin_prefetch(job.C + i * job.ldc + v * lanes, 1);
+    const float* c = job.C;
+    for (int i = 0; i < job.c_rows && k + 4 <= job.K; ++i, c += job.ldc) {
+      for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + v * lanes, 1);
       four();
     }
     for (int r = 0; r < job.next_rows; ++r) {
