@@ -112,13 +112,15 @@ void check(std::vector<Row>& rows, Backend& backend, Operands& operands, int thr
 }
 
 void check_exact(std::vector<Row>& rows, Backend& backend, const BlasTerms& terms, int threads) {
-  Operands integers(backend, rows.front().shape, Init::integers, terms);
+  const Shape shape = rows.front().shape;
+  if (!integers_stay_exact(shape.K, terms)) return;
+  Operands integers(backend, shape, Init::integers, terms);
   check(rows, backend, integers, threads);
 }
 
 void count(std::vector<Row>& rows, const std::vector<Step>& steps, const BlasTerms& terms) {
   const auto backend = open_backend(Device::emulator);
-  Operands integers(*backend, rows.front().shape, Init::integers, terms);
+  Operands operands(*backend, rows.front().shape, Init::uniform, terms);
   for (Row& row : rows) {
     if (!row.well()) continue;
     for (const Step& step : steps)
@@ -126,7 +128,7 @@ void count(std::vector<Row>& rows, const std::vector<Step>& steps, const BlasTer
         if (step.device == Device::emulator && step.name == row.step &&
             kernel.name == row.kernel.name)
           attempt(row, [&] {
-            backend->finish(kernel.prepare(integers.problem()));
+            backend->finish(kernel.prepare(operands.problem()));
             row.counts = backend->counts();
           });
   }

@@ -63,7 +63,8 @@ BlasTerms terms_of(const Options& options, Shape shape);
 /// Sets up, runs and checks every row that is well on these operands, and keeps what was counted.
 void check(std::vector<Row>& rows, Backend& backend, Operands& operands, int threads);
 
-/// The same on small integers, where every sum is exact and the result must be right to the bit.
+/// The same on small integers, where every sum is exact and the result must be right to the bit. At
+/// a K at which no integers are small enough it checks nothing.
 void check_exact(std::vector<Row>& rows, Backend& backend, const BlasTerms& terms, int threads);
 
 /// Runs the rows of a CPU step once more, as the emulator has them among `steps`, through the

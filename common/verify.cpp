@@ -236,12 +236,12 @@ class Matrix {
   Buffer buffer_;
 };
 
-// The largest r up to 3 for which |alpha| r r K + |beta| r stays below 2^24.
+// The largest r up to 3 for which |alpha| r r K + |beta| r stays below 2^24, or 0.
 int integer_radius(int K, const BlasTerms& terms) {
-  for (int r = 3; r > 0; --r)
-    if (std::fabs(terms.alpha) * r * r * K + std::fabs(terms.beta) * r < exact_limit) return r;
-  throw Refusal(Exit::unsupported,
-                fmt::format("integers do not stay exact in fp32 at K = {}: use --init uniform", K));
+  int r = 3;
+  while (r > 0 && std::fabs(terms.alpha) * r * r * K + std::fabs(terms.beta) * r >= exact_limit)
+    --r;
+  return r;
 }
 
 bool is_integer(float x) { return x == std::trunc(x); }
@@ -262,10 +262,12 @@ std::string name_of(Init init) {
   return {};
 }
 
+bool integers_stay_exact(int K, const BlasTerms& terms) { return integer_radius(K, terms) > 0; }
+
 struct Operands::Parts {
   Parts(Backend& backend, Shape s, Init init, const BlasTerms& terms)
       : init(init),
-        radius(init == Init::integers ? integer_radius(s.K, terms) : 0),
+        radius(integer_radius(s.K, terms)),
         A(backend, "A", s.M, s.K, terms.lda, init, radius, terms.operands),
         B(backend, "B", s.K, s.N, terms.ldb, init, radius, terms.operands),
         C(backend, "C", s.M, s.N, terms.ldc, init, radius, Element::fp32),
@@ -284,6 +286,10 @@ struct Operands::Parts {
       problem.A16 = A16->data();
       problem.B16 = B16->data();
     }
+    if (init == Init::integers && radius == 0)
+      throw Refusal(
+          Exit::unsupported,
+          fmt::format("integers do not stay exact in fp32 at K = {}: use --init uniform", s.K));
     write_inputs();
   }
 

@@ -26,6 +26,9 @@ struct BlasTerms {
   Element operands = Element::fp32;
 };
 
+/// Whether sums of K products of small integers stay so small that fp32 holds them: K < 2^24.
+bool integers_stay_exact(int K, const BlasTerms& terms);
+
 /// A, B and C of one shape in device memory, with guard words before and after each of them.
 /// Between the end of a row and the next leading dimension lies NaN. Deterministic: the same shape
 /// and init give the same operands.

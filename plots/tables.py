@@ -102,6 +102,16 @@ def share_of_peak(row: Row) -> str:
     return percent(row.of_peak, 1) if row.of_peak else ""
 
 
+def peak_column(rows: list) -> list:
+    """A header, then each row's share of the peak: the AMX unit's own peak in a step with AMX. Where
+    the units differ, every share says of which."""
+    units = [row.machine.facts.get("peak_unit", "FMA") for row in rows]
+    if len(set(units)) == 1:
+        return [f"of {units[0]} peak", *map(share_of_peak, rows)]
+    shares = [(share_of_peak(row), unit) for row, unit in zip(rows, units)]
+    return ["of peak", *(f"{share} of {unit}" if share else "" for share, unit in shares)]
+
+
 def show_time(row: Row) -> str:
     seconds = statistics.median(row.seconds)
     unit, name = (1e3, "ms") if seconds >= 1e-3 else (1e6, "us")
@@ -129,19 +139,20 @@ def ladder_table(reference: Reference, page: Path, machine: str) -> list:
     for device in results.devices():
         rows = results.best_rows(device)
         main = results.main_shape(device)
+        of_peak, *shares = peak_column(rows)
         cells = [
             [
                 link(row.step, page, reference.root),
                 row.kernel + ("" if row.shape == main else f" ({show_shape(row.shape)})"),
                 show(row.gflops),
-                share_of_peak(row),
+                share,
                 show(results.x_peer(row)),
                 show(row.intensity("global")),
                 show(row.compulsory_intensity),
             ]
-            for row in rows
+            for row, share in zip(rows, shares)
         ]
-        header = ["step", "best row", "GFLOP/s", "of FMA peak", "x peer"]
+        header = ["step", "best row", "GFLOP/s", of_peak, "x peer"]
         header += ["FLOP/byte requested", "compulsory"]
         lines += [""] if lines else []
         lines += table(header, cells)
@@ -160,19 +171,19 @@ def step_table(reference: Reference, page: Path, step: str, machine: str) -> lis
     device = device_of(step)
     shape = results.best(step, device).shape
     rows = [row for row in results.timed(device) if row.step == step and row.shape == shape]
-    unit = rows[0].machine.facts.get("peak_unit", "FMA")
-    header = ["row", "time", "GFLOP/s", f"of {unit} peak", "x peer", "FLOP/byte"]
+    of_peak, *shares = peak_column(rows)
+    header = ["row", "time", "GFLOP/s", of_peak, "x peer", "FLOP/byte"]
     on_gpu = device == "gpu"
     if on_gpu:
         header += ["shared FLOP/byte", "registers", "shared bytes", "occupancy"]
     cells = []
-    for row in rows:
+    for row, share in zip(rows, shares):
         cells.append(
             [
                 row.kernel,
                 show_time(row),
                 show(row.gflops),
-                share_of_peak(row),
+                share,
                 show(results.x_peer(row)),
                 show(row.intensity("global")),
             ]
@@ -429,17 +440,18 @@ def peers_table(reference: Reference, page: Path, step: str, machine: str) -> li
     files = {id(row.machine) for row in best}
     peers = [row.kernel for row in results.rows if row.step == PEER and id(row.machine) in files]
     called = {name.split()[0].lower(): name.split(",")[0] for name in sorted(peers)}
+    of_peak, *shares = peak_column(best)
     cells = []
-    for row in best:
+    for row, share in zip(best, shares):
         M, N, K = row.shape
         where = str(M) if M == N == K else f"{M} x {N} x {K}"
         ratios = [show(ratios_to_peers(row).get(word)) for word in words]
-        cells.append([where, show(row.gflops), share_of_peak(row), *ratios])
+        cells.append([where, show(row.gflops), share, *ratios])
     known = [[r[word] for row in best if word in (r := ratios_to_peers(row))] for word in words]
     means = [f"**{show(geometric_mean(ratios))}**" for ratios in known]
     cells.append(["**geometric mean**", "", "", *means])
     cells.append(["smallest", "", "", *(show(min(ratios)) for ratios in known)])
-    header = ["M x N x K", "GFLOP/s", "of FMA peak"]
+    header = ["M x N x K", "GFLOP/s", of_peak]
     header += [f"x {called.get(word, word)}" for word in words]
     what = f"{best[0].kernel}, {len(best)} shapes"
     machine_of = best[0].machine

@@ -48,15 +48,16 @@ constexpr int most_rows(int vectors) { return MR * NV / vectors; }
 constexpr int most_columns = lanes / 4;
 constexpr int column_rows(int columns) { return std::min(8, vector_registers / 2 / columns); }
 constexpr bool goes_along_k(int columns, int K) {
-  constexpr int cost_of_a_sum = 10;  // in FMAs
+  constexpr int cost_of_a_sum = 16;  // in FMAs, with its part of starting a tile
   return columns > 0 && columns <= most_columns && columns * (K / lanes + cost_of_a_sum) < K;
 }
 
 enum class Packing { where_it_pays, always, never };
 
-// How to cut, and what a row of the table leaves out.
+// How to cut for an L2 of so many bytes, and what a row of the table leaves out.
 struct Plan {
   int KC, NC;
+  Index L2;
   Packing packing = Packing::where_it_pays;
   bool fetches_c = true, fetches_a = true;
 };
@@ -70,19 +71,21 @@ struct Job {
   Index ldb;
   float* C;
   Index ldc;
-  int last;  // lanes of the last vector that exist, where the kernel is a ragged one
+  int last;  // lanes of the last vector that exist, where it is a ragged one
   float alpha, beta;
-  // What to fetch meanwhile: C's rows into L1, and rows of A that come next into L2.
-  const float* next_c;
-  Index next_ldc;
+  // What to fetch meanwhile: rows of C into L1, and rows of A that come next into L2.
+  int c_rows, next_rows;
   const float* next_a;
   Index next_lda;
-  int next_rows;
 };
 
 // ---- kernel ----
 
-template <int rows, int vectors, bool ragged>
+// `ragged`: the last vector has `last` lanes only. `fetching`: C and the A that comes next are far
+// away, and are fetched meanwhile; where they are near, even skipping that would take its time.
+enum Kind { plain, ragged, fetching };
+
+template <int rows, int vectors, Kind kind>
 void micro_kernel(const Job& job) {
   Vector acc[rows][vectors];
   unroll<rows>([&](auto i) { unroll<vectors>([&](auto v) { acc[i][v] = Vector{}; }); });
@@ -94,7 +97,8 @@ void micro_kernel(const Job& job) {
   const auto outer_product = [&]() __attribute__((always_inline)) {
     Vector row[vectors];
     unroll<vectors>([&](auto v) __attribute__((always_inline)) {
-      row[v] = ragged && v == vectors - 1 ? load_first(b + v * lanes, last) : load(b + v * lanes);
+      row[v] = kind == ragged && v == vectors - 1 ? load_first(b + v * lanes, last)
+                                                  : load(b + v * lanes);
     });
     unroll<rows>([&](auto i) __attribute__((always_inline)) {
       const Vector element = broadcast(a[i * lda]);
@@ -111,29 +115,33 @@ void micro_kernel(const Job& job) {
     k += 4;
   };
 
-  // A line at a time: a core has room for 10 to 16 lines on their way, and a burst would stall it.
-  const float* next_c = job.next_c;
-  for (int i = 0; i < rows && k + 4 <= job.K; ++i, next_c += job.next_ldc) {
-    for (int v = 0; v < vectors; ++v) __builtin_prefetch(next_c + v * lanes, 1);
-    four();
-  }
-  for (int r = 0; r < job.next_rows; ++r) {
-    const float* next_a = job.next_a + r * job.next_lda;
-    for (const float* end = next_a + job.K; next_a < end && k + 4 <= job.K; next_a += 16) {
-      __builtin_prefetch(next_a, 0, 2);
+  if constexpr (kind == fetching) {
+    // A line at a time: a core has room for 10 to 16 lines on their way, and a burst would stall it.
+    const float* c = job.C;
+    for (int i = 0; i < job.c_rows && k + 4 <= job.K; ++i, c += job.ldc) {
+      for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + v * lanes, 1);
       four();
+    }
+    for (int r = 0; r < job.next_rows; ++r) {
+      const float* next_a = job.next_a + r * job.next_lda;
+      for (const float* end = next_a + job.K; next_a < end && k + 4 <= job.K; next_a += 16) {
+        __builtin_prefetch(next_a, 0, 2);
+        four();
+      }
     }
   }
   while (k + 4 <= job.K) four();
   for (; k < job.K; ++k) outer_product();
 
   // Copies: a store into C might change the job's floats, for all that the compiler knows.
+  float* const C = job.C;
+  const Index ldc = job.ldc;
   const float alpha = job.alpha, beta = job.beta;
   const auto write = [&](auto old) __attribute__((always_inline)) {
     unroll<rows>([&](auto i) {
       unroll<vectors>([&](auto v) {
-        float* c = job.C + i * job.ldc + v * lanes;
-        const bool partly = ragged && v == vectors - 1;
+        float* c = C + i * ldc + v * lanes;
+        const bool partly = kind == ragged && v == vectors - 1;
         Vector sum = alpha * acc[i][v];
         if (old) sum += beta * (partly ? load_first(c, last) : load(c));
         partly ? store_first(c, sum, last) : store(c, sum);
@@ -174,12 +182,23 @@ void column_kernel(const Job& job) {
 
 using MicroKernel = void (*)(const Job&);
 
-// Kernels of 1, 2, .. rows, for each number of vectors or of columns.
-template <int vectors, bool ragged>
-constexpr auto kernels = []<int... i>(std::integer_sequence<int, i...>) {
-  return std::array<MicroKernel, sizeof...(i)>{micro_kernel<i + 1, vectors, ragged>...};
+// kernels[kind][vectors - 1][rows - 1]; null above most_rows(vectors).
+using ByRows = std::array<MicroKernel, most_rows(1)>;
+using ByVectors = std::array<ByRows, NV>;
+
+template <int vectors, Kind kind>
+constexpr ByRows by_rows = []<int... i>(std::integer_sequence<int, i...>) {
+  return ByRows{micro_kernel<i + 1, vectors, kind>...};
 }
 (std::make_integer_sequence<int, most_rows(vectors)>{});
+
+template <Kind kind>
+constexpr ByVectors by_vectors = []<int... i>(std::integer_sequence<int, i...>) {
+  return ByVectors{by_rows<i + 1, kind>...};
+}
+(std::make_integer_sequence<int, NV>{});
+
+constexpr std::array kernels = {by_vectors<plain>, by_vectors<ragged>, by_vectors<fetching>};
 
 template <int columns>
 constexpr auto column_kernels = []<int... i>(std::integer_sequence<int, i...>) {
@@ -198,28 +217,45 @@ void with_constant(int n, Body body) {
 
 // ---- loops ----
 
-// Columns col0 .. of B, rows k0 .. k0 + K of it: whole panels of NR columns, then a narrow panel of
-// `vectors`, the last of which may have `last` lanes only, then columns that are multiplied alone.
-struct Block {
-  int k0, K, col0, panels, vectors, last, columns;
+// Panels of B next to each other that are equally wide.
+struct Panels {
+  int first, count, vectors;  // `first` is a vector's number
 
-  int narrow() const { return panels * NR; }
-  bool ragged() const { return last < lanes; }
-  int narrow_width() const { return vectors * lanes - (lanes - last); }
-  int alone() const { return narrow() + narrow_width(); }
+  int column(int panel) const { return (first + panel * vectors) * lanes; }
 };
 
+// Columns col0 .. of B, rows k0 .. k0 + K of it: panels, of which the last vector may have `last`
+// lanes only, then columns that are multiplied alone.
+struct Block {
+  int k0, K, col0, vectors, last, columns;
+  std::array<Panels, 2> panels;
+
+  bool is_ragged(const Panels& p, int panel) const {
+    return last < lanes && p.first + (panel + 1) * p.vectors == vectors;
+  }
+  // Where the columns begin that are multiplied alone.
+  int alone() const { return vectors * lanes - (lanes - last); }
+};
+
+// As few panels as there can be, nearly equally wide: five vectors are 3 + 2, not 4 and a lone one.
+std::array<Panels, 2> panels_of(int vectors) {
+  if (vectors <= NV) return {{{0, vectors > 0, vectors}, {}}};
+  const int count = ceil_div(vectors, NV), narrow = vectors / count, wider = vectors % count;
+  const int first = wider * (narrow + 1);
+  return {{{0, wider, narrow + 1}, {first, count - wider, narrow}}};
+}
+
 Block block_of(int k0, int K, int col0, int width) {
-  const int rest = width % NR, left_over = rest % lanes;
+  const int left_over = width % lanes;
   const int columns = goes_along_k(left_over, K) ? left_over : 0;
-  const int vectors = ceil_div(rest - columns, lanes);
+  const int vectors = ceil_div(width - columns, lanes);
   return {.k0 = k0,
           .K = K,
           .col0 = col0,
-          .panels = width / NR,
           .vectors = vectors,
           .last = columns > 0 || left_over == 0 ? lanes : left_over,
-          .columns = columns};
+          .columns = columns,
+          .panels = panels_of(vectors)};
 }
 
 // The length of nearly equal parts, multiples of `unit` and at most `largest` long.
@@ -250,43 +286,52 @@ void for_each_tile(Shape s, const Plan& plan, bool packed, Visit& visit) {
     for (int col0 = 0; col0 < s.N; col0 += NC) {
       const Block block = block_of(k0, std::min(KC, s.K - k0), col0, std::min(NC, s.N - col0));
       visit.begin(block);
-      const auto rest = [&](int row0, int rows) {
-        if (block.vectors > 0)
-          for_each_part(rows, most_rows(block.vectors),
-                        [&](int row, int height) { visit.narrow_tile(block, row0 + row, height); });
+      const auto multiply_rows = [&](int row0, int rows) {
+        for (const Panels& panels : block.panels) {
+          if (panels.count == 0) continue;
+          const int most = most_rows(panels.vectors);
+          const auto tile = [&](int p, int row, int height) {
+            visit.tile(block, panels, p, row0 + row, height);
+          };
+          // In L2, a strip of A meets all panels. What is read in place may be large, and its
+          // reader has few rows: panel by panel.
+          if (packed)
+            for_each_part(rows, most, [&](int row, int height) {
+              for (int p = 0; p < panels.count; ++p) tile(p, row, height);
+            });
+          else
+            for (int p = 0; p < panels.count; ++p)
+              for_each_part(rows, most, [&](int row, int height) { tile(p, row, height); });
+        }
         if (block.columns > 0)
           for_each_part(rows, column_rows(block.columns),
                         [&](int row, int height) { visit.columns(block, row0 + row, height); });
       };
-      if (packed) {
-        // The block stays in L2: a strip of A is fetched from memory once and meets all of it.
-        for_each_part(s.M, most_rows(1), [&](int row0, int rows) {
-          if (block.panels > 0)
-            for_each_part(rows, MR, [&](int row, int height) {
-              for (int p = 0; p < block.panels; ++p) visit.tile(block, row0 + row, height, p);
-            });
-          rest(row0, rows);
-        });
-      } else {
-        // What is read in place may be large, and its reader has few rows: panel by panel.
-        for (int p = 0; p < block.panels; ++p)
-          for_each_part(s.M, MR, [&](int row, int height) { visit.tile(block, row, height, p); });
-        rest(0, s.M);
-      }
+      if (packed)
+        for_each_part(s.M, most_rows(1), multiply_rows);
+      else
+        multiply_rows(0, s.M);
     }
 }
 
-// Copies K rows of NR columns to where they lie one behind the other.
-void pack_panel(int K, const float* B, Index ldb, float* packed) {
-  for (int k = 0; k < K; ++k)
-    unroll<NV>(
-        [&](auto v) { store(packed + Index{k} * NR + v * lanes, load(B + k * ldb + v * lanes)); });
+// Copies K rows of so many vectors to where they lie one behind the other. Of the last vector,
+// `last` lanes exist.
+template <int vectors>
+void pack_panel(int K, const float* B, Index ldb, int last, float* packed) {
+  for (int k = 0; k < K; ++k, B += ldb, packed += vectors * lanes)
+    unroll<vectors>([&](auto v) {
+      const bool partly = v == vectors - 1 && last < lanes;
+      store(packed + v * lanes, partly ? load_first(B + v * lanes, last) : load(B + v * lanes));
+    });
 }
+
+// Whether A and C are too large for L2, so that fetching them ahead is worth its instructions.
+bool is_far(Shape s, const Plan& plan) { return 4 * Index{s.M} * (Index{s.K} + s.N) > plan.L2; }
 
 class Multiply {
  public:
   Multiply(const Problem& problem, const Plan& plan, bool packed, float* room)
-      : p_(problem), plan_(plan), packed_(packed), room_(room) {}
+      : p_(problem), plan_(plan), packed_(packed), far_(is_far(problem.shape, plan)), room_(room) {}
 
   void begin(const Block& block) {
     const float* B = p_.B + block.k0 * p_.ldb + block.col0;
@@ -304,28 +349,26 @@ class Multiply {
             .last = block.last,
             .alpha = p_.alpha,
             .beta = block.k0 == 0 ? p_.beta : 1,
-            .next_c = room_,
-            .next_ldc = plan_.fetches_c ? p_.ldc : 0,
+            .c_rows = 0,
+            .next_rows = 0,
             .next_a = nullptr,
-            .next_lda = block.panels * p_.lda,
-            .next_rows = 0};
+            .next_lda = 0};
   }
 
-  void tile(const Block& block, int row, int rows, int panel) {
-    aim(block, row, panel * NR, NR);
-    // The panels of this strip share the rows of the next one out among them.
-    const bool more = plan_.fetches_a && packed_ && row + rows + MR <= p_.shape.M;
-    job_.next_rows = more && panel < MR ? ceil_div(MR - panel, block.panels) : 0;
-    job_.next_a = job_.A + (rows + panel) * p_.lda;
-    kernels<NV, false>[rows - 1](job_);
-  }
-
-  void narrow_tile(const Block& block, int row, int rows) {
-    aim(block, row, block.narrow(), block.vectors * lanes);
-    job_.next_rows = 0;
-    with_constant<NV>(block.vectors, [&](auto vectors) {
-      (block.ragged() ? kernels<vectors, true> : kernels<vectors, false>)[rows - 1](job_);
-    });
+  void tile(const Block& block, const Panels& panels, int panel, int row, int rows) {
+    aim(block, row, panels.column(panel), panels.vectors * lanes);
+    Kind kind = block.is_ragged(panels, panel) ? ragged : plain;
+    if (far_ && kind == plain) {
+      kind = fetching;
+      // The first panels of this strip share the rows of the next one out among them.
+      const bool more = plan_.fetches_a && packed_ && panels.first == 0;
+      const bool fetches = more && panel < rows && row + 2 * rows <= p_.shape.M;
+      job_.c_rows = plan_.fetches_c ? rows : 0;
+      job_.next_rows = fetches ? ceil_div(rows - panel, panels.count) : 0;
+      job_.next_a = job_.A + (rows + panel) * p_.lda;
+      job_.next_lda = panels.count * p_.lda;
+    }
+    kernels[kind][panels.vectors - 1][rows - 1](job_);
   }
 
   void columns(const Block& block, int row, int rows) {
@@ -350,29 +393,26 @@ class Multiply {
     job_.B = packed_ ? place(block, column) : p_.B + block.k0 * p_.ldb + block.col0 + column;
     job_.ldb = packed_ ? width : p_.ldb;
     job_.C = p_.C + row * p_.ldc + block.col0 + column;
-    if (plan_.fetches_c) job_.next_c = job_.C;
   }
 
   // Row by row of B, four at a time: the copy reads memory in the order in which it lies.
   void pack_block(const Block& block, const float* B) {
     for (int k = 0; k < block.K; k += 4) {
       const int rows = std::min(4, block.K - k);
-      for (int p = 0; p < block.panels; ++p)
-        pack_panel(rows, B + k * p_.ldb + p * NR, p_.ldb, place(block, p * NR) + k * NR);
-    }
-    if (block.vectors == 0) return;
-    B += block.narrow();
-    float* to = place(block, block.narrow());
-    for (int k = 0; k < block.K; ++k, B += p_.ldb) {
-      int v = 0;
-      for (; v < block.vectors - block.ragged(); ++v, to += lanes) store(to, load(B + v * lanes));
-      if (block.ragged()) store(to, load_first(B + v * lanes, block.last)), to += lanes;
+      for (const Panels& panels : block.panels)
+        for (int p = 0; p < panels.count; ++p)
+          with_constant<NV>(panels.vectors, [&](auto vectors) {
+            const int column = panels.column(p);
+            pack_panel<vectors>(rows, B + k * p_.ldb + column, p_.ldb,
+                                block.is_ragged(panels, p) ? block.last : lanes,
+                                place(block, column) + k * vectors * lanes);
+          });
     }
   }
 
   const Problem& p_;
   const Plan& plan_;
-  const bool packed_;
+  const bool packed_, far_;
   float* const room_;
   Job job_{};
 };
@@ -473,13 +513,13 @@ struct Counted {
   Index loaded = 0, stored = 0;
 
   void begin(const Block& block) {
-    const Index panels = packed ? block.narrow() : 0, narrow = packed ? block.narrow_width() : 0;
-    const Index padded = packed ? block.vectors * lanes : 0;
-    loaded += block.K * (panels + narrow + block.columns);
-    stored += block.K * (panels + padded + block.columns);
+    loaded += Index{block.K} * ((packed ? block.alone() : 0) + block.columns);
+    stored += Index{block.K} * ((packed ? block.vectors * lanes : 0) + block.columns);
   }
-  void tile(const Block& block, int, int rows, int) { add(block, rows, NR); }
-  void narrow_tile(const Block& block, int, int rows) { add(block, rows, block.narrow_width()); }
+  void tile(const Block& block, const Panels& panels, int panel, int, int rows) {
+    const int missing = block.is_ragged(panels, panel) ? lanes - block.last : 0;
+    add(block, rows, panels.vectors * lanes - missing);
+  }
   void columns(const Block& block, int, int rows) { add(block, rows, block.columns); }
 
  private:
@@ -514,7 +554,7 @@ std::vector<Kernel> rows() {
   const Index L2 = caches.size() < 2 ? 512 << 10 : caches[1].bytes;
   const int KC = panel_depth(L1, MR), NC = panel_block_width(L2, KC, NR);
 
-  const Plan best{.KC = KC, .NC = NC};
+  const Plan best{.KC = KC, .NC = NC, .L2 = L2};
   std::vector<Kernel> all = {row("complete", best)};
   const auto without = [&](const std::string& name, auto change) {
     Plan plan = best;
@@ -527,12 +567,11 @@ std::vector<Kernel> rows() {
   without("fetching A", [](Plan& plan) { plan.fetches_a = false; });
   // Where NC is a panel or two, parts of it are the same width: a set has each of them once.
   std::set<int> widths;
-  for (const int width : {NC / 4, NC / 2, NC, 2 * NC, 4 * NC})
-    widths.insert(std::max(1, width / NR) * NR);
-  for (const int depth : {KC / 4, KC / 2, KC, 2 * KC})
+  for (const int width : {NC / 4, NC, 4 * NC}) widths.insert(std::max(1, width / NR) * NR);
+  for (const int depth : {KC / 4, KC, 2 * KC})
     for (const int width : widths)
       all.push_back(row("KC=" + std::to_string(depth) + " NC=" + std::to_string(width),
-                        {.KC = depth, .NC = width}));
+                        {.KC = depth, .NC = width, .L2 = L2}));
   return all;
 }
 

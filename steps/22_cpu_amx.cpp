@@ -1,6 +1,6 @@
 // Step 22: the tensor core of a CPU.                                     Before: 06_cpu_packed.cpp
 // Idea    AMX multiplies whole tiles: 16 x 32 BF16 of A by 32 x 16 of B, added to 16 x 16 fp32 of C,
-//         in one instruction. Step 06's blocks and loops stay; tiles take the place of vectors.
+//         in one instruction. Both are packed in blocks, and sums of a block of C wait in L2.
 // Why     16384 FLOP in 16 clocks are 16 times those of two AVX-512 FMAs. Step 06's kernel is fed
 //         with a vector a clock, this one needs 64 bytes a clock if nothing is near.
 // Bytes   A tile of 1 KiB for one accumulator serves 16 clocks: 1x1 asks for 8 FLOP/byte of L1,

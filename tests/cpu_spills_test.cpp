@@ -19,10 +19,10 @@ struct Function {
   int moves = 0;
 };
 
-// The instances of a kernel template of two numbers, and a flag for ragged tiles, in assembly.
+// The instances of a kernel template of two numbers, and step 06's kind of tile, in assembly.
 std::vector<Function> instances(const std::string& step, const std::string& kernel) {
   std::ifstream file(std::string(GEMM_ASSEMBLY) + "/" + step + ".s");
-  const std::regex head("^_Z[^:]*" + kernel + "ILi(\\d+)ELi(\\d+)E(Lb([01])E)?[^:]*:.*");
+  const std::regex head("^_Z[^:]*" + kernel + "ILi(\\d+)ELi(\\d+)E(L\\w+4KindE(\\d)E)?[^:]*:.*");
   const std::regex move(".*(mm\\d+.*\\(%r[bs]p\\)|\\(%r[bs]p\\).*mm\\d+).*");
   std::vector<Function> found;
   bool inside = false;

@@ -754,6 +754,20 @@ class Tables(PlotsTest):
         text = "<!-- v: invented 06_cpu_packed complete mean_ratio_to_openblas -->?<!-- /v -->\n"
         self.assertIn(f"-->{mean:.2f}<!--", self.fill(text)[1])
 
+    def test_a_share_of_the_peak_names_its_unit(self):
+        for step, unit in (("05_cpu_register_tiling", "FMA"), ("22_cpu_amx", "AMX")):
+            words = context(step, "cpu", [], CPU_PEAK, peak_unit=unit)
+            counters = {"of_peak": 0.34, "ratio_to_mkl": 1.1, "compulsory_bytes": 768.0}
+            write_file(
+                self.machine, f"{step}.json", words, runs(step, "row", (8,) * 3, 10.0, counters)
+            )
+        ladder = self.block("ladder invented")
+        self.assertIn("| of peak |", ladder)
+        self.assertIn("| 34 % of FMA |", ladder)
+        self.assertIn("| 34 % of AMX |", ladder)
+        self.assertIn("| of AMX peak |", self.block("step 22_cpu_amx invented"))
+        self.assertIn("| of AMX peak |", self.block("peers 22_cpu_amx invented"))
+
     def test_twice_as_fast_and_half_as_fast_are_as_fast_on_the_geometric_mean(self):
         self.assertAlmostEqual(tables.geometric_mean([2, 0.5]), 1)
 

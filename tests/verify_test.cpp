@@ -167,6 +167,8 @@ TEST_F(VerifyTest, IntegersStaySmallEnoughToBeExact) {
     for (int k = 0; k < K; ++k) largest = std::max({largest, std::fabs(p.A[k]), std::fabs(p.B[k])});
     EXPECT_LT(double(largest) * largest * K, 0x1p24);
   }
+  EXPECT_TRUE(integers_stay_exact(16777215, {}));
+  EXPECT_FALSE(integers_stay_exact(1 << 24, {}));
   EXPECT_THROW(Operands(*backend_, {1, 1, 1 << 24}, Init::integers), Refusal);
 }
 
