@@ -30,6 +30,15 @@ struct Grid {
 /// kernel declares, it may exceed 48 KB.
 alignas(16) extern __shared__ float dynamic_shared[];
 
+/// Runs one after another on a stream; the footprint is that of `last`.
+inline Run in_order(const std::vector<Run>& before, const Run& last) {
+  return {[=](Stream stream) {
+            for (const Run& run : before) run.start(stream);
+            last.start(stream);
+          },
+          last.footprint};
+}
+
 /// One block per BM x BN tile of C.
 constexpr Grid grid_of(Shape s, Tile t) {
   return {std::int64_t{1} * ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN), t.threads()};
@@ -43,6 +52,9 @@ inline void check(Grid grid) {
 
 #if defined(GEMM_EMULATOR)
 inline namespace emulator {
+
+/// Multiprocessors of the GPU; the emulator stands for one as large as an H200.
+inline int multiprocessors() { return 132; }
 
 /// Sets up a kernel to be executed by the emulator. Throws Refusal for a grid it cannot take;
 /// started, it throws simt::Fault at the first race, bad address or bad barrier.
@@ -74,6 +86,15 @@ inline namespace cuda {
 inline void check(cudaError_t status, const char* doing) {
   if (status != cudaSuccess)
     throw Refusal(Exit::device_error, std::string(doing) + ": " + cudaGetErrorString(status));
+}
+
+/// Multiprocessors of the current GPU.
+inline int multiprocessors() {
+  int device = 0, count = 0;
+  check(cudaGetDevice(&device), "choosing the GPU");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+        "asking the GPU for its multiprocessors");
+  return count;
 }
 
 /// Sets up a kernel to be launched on the current GPU. Throws Refusal when the GPU cannot hold it,

@@ -160,6 +160,8 @@ constexpr Tile deep{.BM = 256, .BN = 128, .BK = 16, .WM = 64, .WN = 64, .TM = 16
 constexpr Tile flat{.BM = 256, .BN = 128, .BK = 8, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
 constexpr Tile pair{
     .BM = 128, .BN = 128, .BK = 16, .WM = 64, .WN = 64, .TM = 16, .TN = 8, .blocks = 2};
+constexpr Tile flat_pair{
+    .BM = 128, .BN = 128, .BK = 8, .WM = 64, .WN = 64, .TM = 16, .TN = 8, .blocks = 2};
 constexpr auto z = LaneMap::z_order, x = LaneMap::exclusive_or;
 
 const Register step{
@@ -167,8 +169,9 @@ const Register step{
      .title = "GPU, asynchronous pipeline",
      .device = this_device,
      .kernels = {row<3, z, deep>("z-order"), row<4, z, deep>("z-order"),
-                 row<4, z, flat>("z-order"), row<3, z, pair>("z-order"),
-                 row<3, x, deep>("exclusive or"), row<3, x, pair>("exclusive or")}}};
+                 row<4, z, flat>("z-order"), row<5, z, flat>("z-order"), row<3, z, pair>("z-order"), row<4, z, pair>("z-order"),
+                 row<3, z, flat_pair>("z-order"), row<4, z, flat_pair>("z-order"), row<5, z, flat_pair>("z-order"),
+                 row<4, x, flat_pair>("exclusive or"), row<4, x, deep>("exclusive or")}}};
 
 }  // namespace
 }  // namespace gemm

@@ -416,7 +416,13 @@ void Worker::copy_async(void* to, const void* from, std::size_t bytes, std::size
            .site = site});
   const Entry code = Entry{site} << site_shift;
   const Entry size = Entry(std::countr_zero(bytes)) << (address_bits + 2);
-  if (read) *log++ = code | size | (span->device + (address - span->begin));
+  // What is read of a copy that is zero at its end is no power of two.
+  for (std::size_t at_byte = 0; at_byte < read;) {
+    const std::size_t part = std::bit_floor(read - at_byte);
+    const Entry part_size = Entry(std::countr_zero(part)) << (address_bits + 2);
+    *log++ = code | part_size | (span->device + (address - span->begin) + at_byte);
+    at_byte += part;
+  }
   *log++ = code | size | Entry{3} << address_bits | at;
   for (std::uint64_t word = at / 4; word < (at + bytes) / 4; ++word) {
     shadow[word].write = in_flight;

@@ -51,8 +51,32 @@ __global__ void __launch_bounds__(few_threads)
 #pragma unroll
       for (int distance = 16; distance > 0; distance /= 2)
         acc[i][c] += __shfl_xor_sync(~0u, acc[i][c], distance);
-    if (lane == 0) output.store(row0 + i, 0, acc[i]);
+    if (lane == 0) output.store4(row0 + i, 0, acc[i]);
   }
+}
+
+/// How many columns of C are better done apart than by tiles of BN columns.
+constexpr int columns_apart(int N, int BN) {
+  const int rest = N % BN;
+  return N > BN && rest <= few ? rest : 0;
+}
+
+/// A problem without its last columns.
+inline Problem without_last(const Problem& p, int columns) {
+  Problem rest = p;
+  rest.shape.N -= columns;
+  return rest;
+}
+
+/// Sets up the last columns of a problem.
+inline Run last_columns(const Problem& p, int columns) {
+  const auto [M, N, K] = p.shape;
+  Output output = output_of(p);
+  output.C += N - columns;
+  output.N = columns;
+  output.aligned = false;
+  return launch(few_columns, {ceil_div(M, few_rows_of_block), few_threads}, M, columns, K, p.A,
+                p.lda, p.B + (N - columns), p.ldb, output);
 }
 
 }  // namespace

@@ -3,6 +3,13 @@
 
 #include <cooperative_groups.h>
 
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
 #include "common/async_copy.hpp"
 #include "common/cuda/tensor_map.hpp"
 #include "common/ptx.hpp"
@@ -20,9 +27,14 @@ namespace {
 // belong.
 enum class FeedA { packed, on_the_way };
 
-// One producer warpgroup; the other warps multiply. setmaxnreg moves registers from the one to the
-// others: 128 * 24 + 256 * 240 <= 65536.
+// One producer warpgroup; the other warps multiply. Of the 65536 registers of a multiprocessor the
+// producers keep what they need, and the multiplying warps take what is left (setmaxnreg).
 constexpr int producer_threads = 128;
+constexpr int producer_registers(FeedA feed) { return feed == FeedA::packed ? 24 : 40; }
+constexpr int consumer_registers(FeedA feed, int consumers, int blocks) {
+  const int left = (65536 / blocks - producer_threads * producer_registers(feed)) / consumers;
+  return left > 240 ? 240 : left / 8 * 8;
+}
 
 // How the sums of a tile that is cut along K come together. `through_memory`: blocks write theirs to
 // global memory, and the one with the last slices adds them. `in_cluster`: the blocks of a tile are a
@@ -49,13 +61,13 @@ struct FedRing : Ring<feed == FeedA::packed ? BM : transposed_pitch(BM), BN, BK,
 // C = alpha * A * B + beta * C, row-major, K > 0; A packed (K x M) or in place, B any N whose rows
 // start at multiples of 16 bytes. A persistent grid: the schedule says who multiplies what.
 template <FeedA feed, Join join, LaneMap map, int BM, int BN, int BK, int stages, int WM, int WN,
-          int TM, int TN, int unrolled>
-__global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
+          int TM, int TN, int consumers, int blocks, int unrolled>
+__global__ void __launch_bounds__(consumers + producer_threads, blocks)
     hopper(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
            const __grid_constant__ HopperCall call) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr int LM = WM / TM, LN = WN / TN;  // lanes of a warp
-  constexpr int consumers = BM / TM * (BN / TN), warps = consumers / 32;
+  constexpr int warps = consumers / 32;
   static_assert(BM % WM == 0 && BN % WN == 0 && BM / WM * (BN / WN) == warps,
                 "warp tiles cover the block tile exactly");
   static_assert(BK % unrolled == 0 && unrolled % 2 == 0, "two fragments take turns");
@@ -84,12 +96,8 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
 
   if (warp >= warps) {
     // 1. global -> shared, as far ahead as there are free stages.
-    if constexpr (feed == FeedA::packed) {
-      ptx::give_back_registers<24>();
-      if (warp > warps || lane != 0) return;
-    } else {
-      ptx::give_back_registers<56>();
-    }
+    ptx::give_back_registers<producer_registers(feed)>();
+    if (feed == FeedA::packed && (warp > warps || lane != 0)) return;
     const auto feed_slice = [&](int row0, int col0, int k0) {
       ptx::barrier_wait(&ring.empty[stage], phase ^ 1);  // the first round finds all stages free
       std::uint64_t* const full = &ring.full[stage];
@@ -133,7 +141,7 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
   }
 
   // 2. shared -> registers -> outer products.
-  ptx::take_registers<feed == FeedA::packed ? 240 : 224>();
+  ptx::take_registers<consumer_registers(feed, consumers, blocks)>();
   const LanePlace place = place_of<map, LM, LN>(lane);
   const int tr = warp / (BN / WN) * WM + place.row * 4, tc = warp % (BN / WN) * WN + place.col * 4;
   constexpr int steps = stages * BK / unrolled;  // of the whole ring
@@ -183,10 +191,10 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
 #pragma unroll
         for (int j = 0; j < TN; ++j) mine[(i * TN + j) * consumers] = tile.acc[i][j];
       cluster.sync();
-      const int blocks = cluster.num_blocks(), rank = cluster.block_rank();
-      for (int i = TM * rank / blocks; i < TM * (rank + 1) / blocks; ++i) {
+      const int sharing = cluster.num_blocks(), rank = cluster.block_rank();
+      for (int i = TM * rank / sharing; i < TM * (rank + 1) / sharing; ++i) {
         float sums[TN] = {};
-        for (int other = 0; other < blocks; ++other) {
+        for (int other = 0; other < sharing; ++other) {
           const float* const theirs = cluster.map_shared_rank(mine, other);
 #pragma unroll
           for (int j = 0; j < TN; ++j) sums[j] += theirs[(i * TN + j) * consumers];
@@ -236,6 +244,66 @@ __global__ void __launch_bounds__(BM / TM * (BN / TN) + producer_threads, 1)
     call.output.store(r, c, tile);
   }
 #endif
+}
+
+/// Why these kernels cannot run here; empty where they can. Their instructions are those of one
+/// architecture: neither a later GPU has them, nor a build for another one.
+inline std::string no_hopper() {
+  cudaFuncAttributes compiled{};
+  const auto kernel = hopper<FeedA::packed, Join::through_memory, LaneMap::exclusive_or, 256, 128,
+                             32, 4, 64, 64, 16, 8, 256, 1, 8>;
+  const bool there = cudaFuncGetAttributes(&compiled, kernel) == cudaSuccess &&
+                     compiled.binaryVersion == 90 && compiled.ptxVersion == 90;
+  return there ? "" : "needs compute capability 9.0, and code for it";
+}
+
+/// Sets up the kernel for K > 0, alpha != 0. `cut`: tiles that would leave blocks idle are cut.
+template <FeedA feed, Join join, LaneMap map, Tile T, int stages, int unrolled>
+Run run_hopper(const Problem& p, bool cut) {
+  const auto [M, N, K] = p.shape;
+  const auto kernel = hopper<feed, join, map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN,
+                             T.threads(), T.blocks, unrolled>;
+  Grid grid{.blocks = T.blocks * multiprocessors(),
+            .threads = T.threads() + producer_threads,
+            .dynamic_shared_bytes = sizeof(FedRing<feed, T.BM, T.BN, T.BK, stages>)};
+  Schedule schedule = schedule_of(p.shape, T, static_cast<int>(grid.blocks), cut);
+  if (join == Join::in_cluster) {
+    grid.cluster = blocks_of_cluster(p.shape, T, static_cast<int>(grid.blocks));
+    grid.blocks = std::int64_t{schedule.tiles()} * grid.cluster;
+    schedule.whole = 0;
+    schedule.blocks = static_cast<int>(grid.blocks);
+  } else if (schedule.whole == schedule.tiles()) {
+    grid.blocks = std::min<std::int64_t>(grid.blocks, schedule.tiles());
+  }
+
+  const Packed A = feed == FeedA::packed ? transposed(p) : Packed{};
+  const Packed B = aligned_rows(p);
+  HopperCall call{.M = M,
+                  .N = N,
+                  .K = K,
+                  .A = p.A,
+                  .lda = p.lda,
+                  .output = output_of(p),
+                  .schedule = schedule,
+                  .sums = nullptr,
+                  .done = nullptr};
+  std::shared_ptr<Workspace> sums, done;
+  if (join == Join::through_memory && schedule.whole < schedule.tiles()) {
+    sums = std::make_shared<Workspace>(std::size_t(schedule.blocks) * T.BM * T.BN);
+    done = std::make_shared<Workspace>(schedule.blocks);
+    call.sums = sums->data();
+    call.done = reinterpret_cast<unsigned*>(done->data());
+    check(cudaMemset(call.done, 0, sizeof(unsigned) * schedule.blocks), "clearing flags");
+  }
+  CUtensorMap map_a{};
+  if (feed == FeedA::packed) map_a = tensor_map(A.matrix, K, M, A.ld, T.BK, T.BM);
+  const CUtensorMap map_b = tensor_map(B.matrix, K, N, B.ld, T.BK, T.BN);
+
+  std::vector<Run> before = A.before;
+  before.insert(before.end(), B.before.begin(), B.before.end());
+  const Run all = in_order(before, launch(kernel, grid, map_a, map_b, call));
+  const auto owned = std::make_tuple(A.memory, B.memory, sums, done);
+  return {[all, owned](Stream stream) { all.start(stream); }, all.footprint};
 }
 
 }  // namespace

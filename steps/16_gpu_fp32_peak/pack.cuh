@@ -2,7 +2,12 @@
 // B where its rows do not start at multiples of 16 bytes.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "common/launch.hpp"
+#include "common/workspace.hpp"
+#include "steps/16_gpu_fp32_peak/thread_tile.hpp"
 
 namespace gemm {
 namespace {
@@ -48,17 +53,38 @@ __global__ void __launch_bounds__(pack_threads)
     if (const int n = n0 + i * pack_threads; n < N) Bp[k * pitch + n] = B[k * ldb + n];
 }
 
-/// Sets up At = A transposed.
-inline Run transposing(int M, int K, const float* A, std::int64_t lda, float* At) {
-  return launch(transpose,
-                {std::int64_t{1} * ceil_div(M, pack_tile) * ceil_div(K, pack_tile), pack_threads},
-                M, K, A, lda, At, packed_pitch(M));
+/// A matrix as a kernel is to read it, and what has to be done before, if anything. It owns its
+/// memory, where that is not the caller's.
+struct Packed {
+  const float* matrix;
+  std::int64_t ld;
+  std::vector<Run> before{};
+  std::shared_ptr<Workspace> memory{};
+};
+
+/// A[M,K] transposed.
+inline Packed transposed(const Problem& p) {
+  const auto [M, N, K] = p.shape;
+  const int pitch = packed_pitch(M);
+  const auto memory = std::make_shared<Workspace>(std::size_t(K) * pitch);
+  const std::int64_t blocks = std::int64_t{1} * ceil_div(M, pack_tile) * ceil_div(K, pack_tile);
+  return {memory->data(),
+          pitch,
+          {launch(transpose, {blocks, pack_threads}, M, K, p.A, p.lda, memory->data(), pitch)},
+          memory};
 }
 
-/// Sets up Bp = B with rows that start at multiples of 16 bytes.
-inline Run widening(int K, int N, const float* B, std::int64_t ldb, float* Bp) {
-  return launch(widen, {std::int64_t{K} * ceil_div(N, widen_each * pack_threads), pack_threads}, N,
-                B, ldb, Bp, packed_pitch(N));
+/// B[K,N] with rows that start at multiples of 16 bytes: in place where they do.
+inline Packed aligned_rows(const Problem& p) {
+  const auto [M, N, K] = p.shape;
+  if (rows_start_aligned(p.B, p.ldb)) return {p.B, p.ldb};
+  const int pitch = packed_pitch(N);
+  const auto memory = std::make_shared<Workspace>(std::size_t(K) * pitch);
+  const std::int64_t blocks = std::int64_t{K} * ceil_div(N, widen_each * pack_threads);
+  return {memory->data(),
+          pitch,
+          {launch(widen, {blocks, pack_threads}, N, p.B, p.ldb, memory->data(), pitch)},
+          memory};
 }
 
 }  // namespace

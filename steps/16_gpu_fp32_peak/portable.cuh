@@ -1,8 +1,12 @@
 // The kernel for every GPU, and for sizes too small for the other one: a pipeline of cp.async.
 #pragma once
 
+#include <algorithm>
+#include <memory>
+
 #include "common/async_copy.hpp"
 #include "common/launch.hpp"
+#include "common/model/traffic.hpp"
 #include "common/workspace.hpp"
 #include "steps/16_gpu_fp32_peak/ring.hpp"
 #include "steps/16_gpu_fp32_peak/thread_tile.hpp"
@@ -124,6 +128,72 @@ __global__ void __launch_bounds__(sum_threads)
   for (int part = 0; part < splits; ++part) sum += parts[part * elements + e];
   float* const out = C + e / N * ldc + e % N;
   *out = alpha * sum + (beta != 0 ? beta * *out : 0);
+}
+
+/// In how many parts K is cut so that the GPU is full: a part has at least four slices.
+inline int splits_of(Shape s, Tile t) {
+  const std::int64_t tiles = grid_of(s, t).blocks,
+                     room = std::int64_t{t.blocks} * multiprocessors();
+  if (tiles == 0) return 1;
+  const int most = s.K / (4 * t.BK);
+  return static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(room / tiles, most)));
+}
+
+/// Sets up the kernel, and the sum of the parts of K where there are several.
+template <LaneMap map, Tile T, int stages>
+Run run_portable(const Problem& p) {
+  const auto [M, N, K] = p.shape;
+  const int splits = splits_of(p.shape, T);
+  PortableCall call{.M = M,
+                    .N = N,
+                    .K = p.alpha == 0 ? 0 : K,
+                    .A = p.A,
+                    .lda = p.lda,
+                    .B = p.B,
+                    .ldb = p.ldb,
+                    .output = output_of(p),
+                    .splits = splits};
+  Grid grid = grid_of(p.shape, T);
+  grid.blocks *= splits;
+  grid.dynamic_shared_bytes = sizeof(Ring<transposed_pitch(T.BM), T.BN, T.BK, stages>);
+  const auto start = [&](const PortableCall& told) {
+    return rows_start_aligned(p.B, p.ldb)
+               ? launch(portable<map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN, T.threads(),
+                                 T.blocks, 4>,
+                        grid, told)
+               : launch(portable<map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN, T.threads(),
+                                 T.blocks, 1>,
+                        grid, told);
+  };
+  if (splits == 1) return start(call);
+
+  const std::int64_t elements = std::int64_t{M} * N;
+  const auto parts = std::make_shared<Workspace>(splits * elements);
+  call.output = {parts->data(), N, M, N, 1, 0, N % 4 == 0};
+  call.part_pitch = elements;
+  const Run sum =
+      launch(sum_parts, {(elements + sum_threads - 1) / sum_threads, sum_threads}, M, N, splits,
+             static_cast<const float*>(parts->data()), p.C, p.ldc, p.alpha, p.beta);
+  const Run all = in_order({start(call)}, sum);
+  return {[all, parts](Stream stream) { all.start(stream); }, start(call).footprint};
+}
+
+/// Bytes that it asks for. Each block fills one slice more than it multiplies, and reads one k more.
+inline Traffic portable_traffic(Shape s, Tile t) {
+  Traffic traffic = tiled_traffic(s, {.BM = t.BM, .BN = t.BN, .BK = t.BK, .TM = t.TM, .TN = t.TN});
+  const std::int64_t tiles = grid_of(s, t).blocks, splits = splits_of(s, t);
+  std::int64_t slices = 0;
+  for (int part = 0; part < splits; ++part)
+    slices += ceil_div(
+        share_begin(s.K, part + 1, splits, t.BK) - share_begin(s.K, part, splits, t.BK), t.BK);
+  traffic.shared_stored = 4 * tiles * (slices + splits) * t.BK * (t.BM + t.BN);
+  traffic.shared_loaded = 4 * tiles * (slices * t.BK + splits) * t.threads() * (t.TM + t.TN);
+  if (splits > 1) {
+    const std::int64_t partial = 4 * splits * std::int64_t{s.M} * s.N;
+    traffic.global_stored += partial;
+    traffic.global_loaded += partial;
+  }
+  return traffic;
 }
 
 }  // namespace

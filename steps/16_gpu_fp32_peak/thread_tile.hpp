@@ -5,14 +5,33 @@
 #include "common/lane_map.hpp"
 
 namespace gemm {
+#if defined(GEMM_EMULATOR)
+inline namespace emulator {
+#else
+inline namespace cuda {
+#endif
+
+/// Reads four floats of shared memory at this very place in the code. Left to itself, the compiler
+/// moves reads to where registers are free, and that is so close to their use that FMAs wait.
+__device__ __forceinline__ void read4_here(float* to, const float* shared) {
+#if defined(GEMM_EMULATOR)
+  copy4(to, shared);
+#else
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared)))
+               : "memory");
+#endif
+}
 
 /// Rows tr + (i / 4) * 4 * LM + i % 4 and columns tc + (j / 4) * 4 * LN + j % 4 of a warp tile of
 /// LM x LN threads: pieces of 4 x 4 elements, so that the lanes of a warp read neighbouring 16
-/// bytes. Slices of A and B lie k by k: row k of A has `lda` floats from `As` on, of B `ldb`.
+/// bytes. Slices of A and B lie k by k.
 template <int TM, int TN, int LM, int LN>
 struct ThreadTile {
   static_assert(TM % 4 == 0 && TN % 4 == 0, "fragments are read four floats at a time");
   static constexpr int reads = TM / 4 + TN / 4;  // of 16 bytes, for every k
+  static_assert(reads <= TN, "one read goes with each column");
 
   alignas(16) float acc[TM][TN];
   alignas(16) float a[2][TM];  // of this k, and of the next
@@ -25,12 +44,12 @@ struct ThreadTile {
       for (int j = 0; j < TN; ++j) acc[i][j] = 0;
   }
 
-  /// Read number `n` of a k: first those of B, then those of A.
+  /// Read number `n` of one k: first those of A, then those of B.
   __device__ __forceinline__ void read(int n, int into, const float* As, const float* Bs) {
-    if (n < TN / 4)
-      copy4(&b[into][4 * n], Bs + 4 * LN * n);
+    if (n < TM / 4)
+      read4_here(&a[into][4 * n], As + 4 * LM * n);
     else
-      copy4(&a[into][4 * n - TN], As + LM * (4 * n - TN));
+      read4_here(&b[into][4 * n - TM], Bs + LN * (4 * n - TM));
   }
 
   __device__ __forceinline__ void read_all(int into, const float* As, const float* Bs) {
@@ -40,19 +59,14 @@ struct ThreadTile {
 
   /// The outer product of one k, and between its FMAs the reads for the next one at As and Bs.
   __device__ __forceinline__ void multiply(int now, const float* As, const float* Bs) {
-    // Spread over the rows of FMAs: a burst of reads would be waited for.
-    constexpr int spread = TM >= 2 * reads ? 2 : 1;
 #pragma unroll
-    for (int i = 0; i < TM; ++i) {
-      if (i % spread == 0 && i / spread < reads) read(i / spread, 1 - now, As, Bs);
-      if (i == TM - 1)
+    for (int j = 0; j < TN; ++j) {
+      if (j < reads) read(j, 1 - now, As, Bs);
+        // Every second column upwards: the element of a at the turn is used twice in a row, and comes
+        // from the operand cache the second time.
 #pragma unroll
-        for (int n = (TM - 1) / spread + 1; n < reads; ++n) read(n, 1 - now, As, Bs);
-          // Every second row backwards: the element of b at the turn is used twice in a row, and
-          // comes from the operand cache the second time.
-#pragma unroll
-      for (int jj = 0; jj < TN; ++jj) {
-        const int j = i % 2 ? jj : TN - 1 - jj;
+      for (int ii = 0; ii < TM; ++ii) {
+        const int i = j % 2 ? TM - 1 - ii : ii;
         acc[i][j] += a[now][i] * b[now][j];
       }
     }
@@ -68,7 +82,7 @@ struct Output {
   bool aligned;  ///< rows start at multiples of 16 bytes
 
   /// Columns c .. c + 3 of row r, from four sums.
-  __device__ __forceinline__ void store(int r, int c, const float* sums) const {
+  __device__ __forceinline__ void store4(int r, int c, const float* sums) const {
     if (r >= M || c >= N) return;
     float* const out = C + r * ldc + c;
     alignas(16) float result[4];
@@ -84,12 +98,12 @@ struct Output {
     }
   }
 
-  /// Row i of a thread tile whose corner is (tr, tc).
+  /// Row i of a thread tile whose corner in C is (tr, tc).
   template <int TM, int TN, int LM, int LN>
   __device__ __forceinline__ void store_row(int tr, int tc, int i, const float* sums) const {
 #pragma unroll
     for (int j = 0; j < TN; j += 4)
-      store(tr + i / 4 * 4 * LM + i % 4, tc + j / 4 * 4 * LN, sums + j);
+      store4(tr + i / 4 * 4 * LM + i % 4, tc + j / 4 * 4 * LN, sums + j);
   }
 
   template <int TM, int TN, int LM, int LN>
@@ -100,4 +114,15 @@ struct Output {
   }
 };
 
+/// True where rows of a matrix start at multiples of 16 bytes.
+inline bool rows_start_aligned(const float* matrix, std::int64_t ld) {
+  return reinterpret_cast<std::uintptr_t>(matrix) % 16 == 0 && ld % 4 == 0;
+}
+
+/// The output of a problem.
+inline Output output_of(const Problem& p) {
+  return {p.C, p.ldc, p.shape.M, p.shape.N, p.alpha, p.beta, rows_start_aligned(p.C, p.ldc)};
+}
+
+}  // namespace
 }  // namespace gemm
