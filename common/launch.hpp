@@ -22,8 +22,9 @@ struct Grid {
   std::int64_t blocks;
   int threads;
   int dynamic_shared_bytes = 0;
-  int cluster =
-      1;  ///< so many neighbouring blocks run at the same time and see each other's memory
+  int cluster = 1;  ///< so many neighbouring blocks run at once and see each other's shared memory
+  bool early =
+      false;  ///< may start before the kernel before it is over, and waits for it by itself
 };
 
 /// The dynamic shared memory of a block, Grid::dynamic_shared_bytes of it. Unlike the arrays that a
@@ -55,6 +56,10 @@ inline namespace emulator {
 
 /// Multiprocessors of the GPU; the emulator stands for one as large as an H200.
 inline int multiprocessors() { return 132; }
+
+/// Of Grid::early; the emulator runs one kernel after another.
+inline void let_next_kernel_start() {}
+inline void wait_for_kernel_before() {}
 
 /// Sets up a kernel to be executed by the emulator. Throws Refusal for a grid it cannot take;
 /// started, it throws simt::Fault at the first race, bad address or bad barrier.
@@ -88,13 +93,30 @@ inline void check(cudaError_t status, const char* doing) {
     throw Refusal(Exit::device_error, std::string(doing) + ": " + cudaGetErrorString(status));
 }
 
-/// Multiprocessors of the current GPU.
-inline int multiprocessors() {
-  int device = 0, count = 0;
+inline int attribute_of_gpu(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
   check(cudaGetDevice(&device), "choosing the GPU");
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-        "asking the GPU for its multiprocessors");
-  return count;
+  check(cudaDeviceGetAttribute(&value, attribute, device), "asking the GPU what it is");
+  return value;
+}
+
+/// Multiprocessors of the current GPU.
+inline int multiprocessors() { return attribute_of_gpu(cudaDevAttrMultiProcessorCount); }
+
+/// The next kernel on the stream, if its grid is `early`, may start as soon as all blocks of this one
+/// have come here. PTX ISA, griddepcontrol; from compute capability 9.0 on.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/// Waits until the kernel before this one on the stream is over, and what it wrote can be seen: an
+/// early kernel reads and writes nothing before.
+__device__ __forceinline__ void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /// Sets up a kernel to be launched on the current GPU. Throws Refusal when the GPU cannot hold it,
@@ -108,18 +130,26 @@ Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                grid.dynamic_shared_bytes),
           "raising the kernel's shared memory limit");
+  grid.early = grid.early && attribute_of_gpu(cudaDevAttrComputeCapabilityMajor) >= 9;
   return {[=](Stream stream) {
             if (grid.blocks == 0) return;
-            cudaLaunchAttribute cluster{};
-            cluster.id = cudaLaunchAttributeClusterDimension;
-            cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+            cudaLaunchAttribute attributes[2]{};
             cudaLaunchConfig_t configuration{};
             configuration.gridDim = static_cast<unsigned>(grid.blocks);
             configuration.blockDim = grid.threads;
             configuration.dynamicSmemBytes = grid.dynamic_shared_bytes;
             configuration.stream = stream;
-            configuration.attrs = &cluster;
-            configuration.numAttrs = grid.cluster > 1;
+            configuration.attrs = attributes;
+            if (grid.cluster > 1) {
+              cudaLaunchAttribute& cluster = attributes[configuration.numAttrs++];
+              cluster.id = cudaLaunchAttributeClusterDimension;
+              cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+            }
+            if (grid.early) {
+              cudaLaunchAttribute& early = attributes[configuration.numAttrs++];
+              early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+              early.val.programmaticStreamSerializationAllowed = 1;
+            }
             check(cudaLaunchKernelEx(&configuration, kernel, Parameters(arguments)...),
                   "launching the kernel");
           },

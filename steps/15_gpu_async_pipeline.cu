@@ -156,22 +156,19 @@ Kernel row(const std::string& lanes) {
           tiled_traffic(T), T};
 }
 
-constexpr Tile deep{.BM = 256, .BN = 128, .BK = 16, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
-constexpr Tile flat{.BM = 256, .BN = 128, .BK = 8, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
+constexpr Tile tall{.BM = 256, .BN = 128, .BK = 16, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
 constexpr Tile pair{
     .BM = 128, .BN = 128, .BK = 16, .WM = 64, .WN = 64, .TM = 16, .TN = 8, .blocks = 2};
-constexpr Tile flat_pair{
+constexpr Tile flat{
     .BM = 128, .BN = 128, .BK = 8, .WM = 64, .WN = 64, .TM = 16, .TN = 8, .blocks = 2};
 constexpr auto z = LaneMap::z_order, x = LaneMap::exclusive_or;
 
-const Register step{
-    {.name = "15_gpu_async_pipeline",
-     .title = "GPU, asynchronous pipeline",
-     .device = this_device,
-     .kernels = {row<3, z, deep>("z-order"), row<4, z, deep>("z-order"),
-                 row<4, z, flat>("z-order"), row<5, z, flat>("z-order"), row<3, z, pair>("z-order"), row<4, z, pair>("z-order"),
-                 row<3, z, flat_pair>("z-order"), row<4, z, flat_pair>("z-order"), row<5, z, flat_pair>("z-order"),
-                 row<4, x, flat_pair>("exclusive or"), row<4, x, deep>("exclusive or")}}};
+const Register step{{.name = "15_gpu_async_pipeline",
+                     .title = "GPU, asynchronous pipeline",
+                     .device = this_device,
+                     .kernels = {row<4, z, tall>("z-order"), row<4, z, pair>("z-order"),
+                                 row<3, z, flat>("z-order"), row<4, z, flat>("z-order"),
+                                 row<5, z, flat>("z-order"), row<4, x, flat>("exclusive or")}}};
 
 }  // namespace
 }  // namespace gemm

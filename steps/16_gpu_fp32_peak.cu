@@ -1,18 +1,23 @@
 // Step 16: the peak of fp32.                                    Before: 15_gpu_async_pipeline.cu
-// Idea    draft
+// Idea    Nothing but FMAs in the warps that multiply: one warp feeds them by the copy engine, the
+//         loop over k has no barrier, and reads of shared memory cost no more than their issue slot.
+//         The tiles that would leave multiprocessors idle are cut along K.
+// Why     In step 15 one issue slot in eight was no FMA, all warps met at every slice, and the last
+//         round of tiles kept only some of the multiprocessors busy.
+// Bytes   Global 43 FLOP/byte at 256 x 128, shared 2.7 at 16 x 8, as in step 15; packing A adds 8 / N
+//         bytes per FLOP.
+// Limit   Issue slots: 128 FMAs of a warp need 6 reads. From here on only tensor cores are faster.
 // More    docs/16_gpu_fp32_peak.md            Run   build/steps/16_gpu_fp32_peak --m 4096
 
 #include "common/launch.hpp"
+#include "steps/16_gpu_fp32_peak/choice.hpp"
 #include "steps/16_gpu_fp32_peak/portable.cuh"
 #if !defined(GEMM_EMULATOR)
-#include "steps/16_gpu_fp32_peak/few_columns.cuh"
 #include "steps/16_gpu_fp32_peak/hopper.cuh"
 #endif
 
 namespace gemm {
 namespace {
-
-constexpr auto z_order = LaneMap::z_order, exclusive_or = LaneMap::exclusive_or;
 
 constexpr Tile large{
     .BM = 128, .BN = 128, .BK = 8, .WM = 64, .WN = 64, .TM = 16, .TN = 8, .blocks = 2};
@@ -21,60 +26,99 @@ constexpr Tile small{
 
 template <LaneMap map, Tile T>
 Kernel portable_row(const std::string& name) {
-  return {name + to_string(T), run_portable<map, T, 4>,
-          [](Shape s) { return portable_traffic(s, T); }, T};
+  return {name, run_portable<map, T, 4>, [](Shape s) { return portable_traffic(s, T); }, T};
 }
+
+constexpr auto run_large = run_portable<LaneMap::exclusive_or, large, 4>;
+constexpr auto run_small = run_portable<LaneMap::exclusive_or, small, 4>;
 
 #if !defined(GEMM_EMULATOR)
 constexpr Tile tall{.BM = 256, .BN = 128, .BK = 32, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
 constexpr Tile wide{.BM = 128, .BN = 256, .BK = 32, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
-constexpr Tile pair{
-    .BM = 128, .BN = 128, .BK = 32, .WM = 64, .WN = 64, .TM = 16, .TN = 8, .blocks = 2};
+constexpr Tile deep{.BM = 128, .BN = 128, .BK = 64, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
 
-template <FeedA feed, Join join, LaneMap map, Tile T, int stages, int unrolled>
-Run run_apart(const Problem& p, bool cut) {
-  if (p.shape.M == 0 || p.shape.N == 0 || p.shape.K == 0 || p.alpha == 0)
-    return run_portable<exclusive_or, large, 4>(p);
-  const int apart = columns_apart(p.shape.N, T.BN);
-  if (apart == 0) return run_hopper<feed, join, map, T, stages, unrolled>(p, cut);
-  return in_order({last_columns(p, apart)},
-                  run_hopper<feed, join, map, T, stages, unrolled>(without_last(p, apart), cut));
+constexpr Variant packed{.tile = tall, .stages = 4};
+constexpr Variant in_place{.tile = wide, .stages = 4, .feed = FeedA::on_the_way};
+constexpr Variant in_cluster{
+    .tile = deep, .stages = 3, .feed = FeedA::on_the_way, .join = Join::in_cluster, .groups = 2};
+// One technique fewer than `packed`.
+constexpr Variant with_z_order{.tile = tall, .stages = 4, .map = LaneMap::z_order};
+constexpr Variant uncut{.tile = tall, .stages = 4, .cut = false};
+constexpr Variant unrolled{.tile = tall, .stages = 4, .unrolled = 32};
+constexpr Variant two_stages{.tile = tall, .stages = 2};
+
+template <Variant V>
+Kernel hopper_row(const std::string& name) {
+  const auto prepare = [](const Problem& p) {
+    const auto [M, N, K] = p.shape;
+    return M == 0 || N == 0 || K == 0 || p.alpha == 0 ? run_large(p) : run_hopper<V>(p);
+  };
+  return {name, prepare, hopper_traffic<V>, V.tile, [](Shape) { return no_hopper(); }};
 }
 
-template <FeedA feed, Join join, LaneMap map, Tile T, int stages, int unrolled>
-Kernel hopper_row(const std::string& name, bool cut = true) {
-  return {name + to_string(T),
-          [=](const Problem& p) { return run_apart<feed, join, map, T, stages, unrolled>(p, cut); },
-          tiled_traffic(T), T, [](Shape) { return no_hopper(); }};
-}
+Plan plan_here(Shape s) { return plan_for(s, multiprocessors(), no_hopper().empty()); }
+#else
+Plan plan_here(Shape s) { return plan_for(s, multiprocessors(), false); }
 #endif
 
-const Register step{
-    {.name = "16_gpu_fp32_peak",
-     .title = "GPU, the peak of fp32",
-     .device = this_device,
-     .kernels =
-         {
+Run prepare(const Problem& p) {
+  switch (p.alpha == 0 ? Plan::portable_large : plan_here(p.shape)) {
 #if !defined(GEMM_EMULATOR)
-             hopper_row<FeedA::packed, Join::through_memory, exclusive_or, tall, 4, 8>("packed "),
-             hopper_row<FeedA::on_the_way, Join::through_memory, exclusive_or, wide, 4, 8>(
-                 "on the way "),
-             hopper_row<FeedA::on_the_way, Join::through_memory, exclusive_or, tall, 4, 8>(
-                 "on the way "),
-             hopper_row<FeedA::on_the_way, Join::through_memory, exclusive_or, pair, 3, 8>(
-                 "on the way "),
-             hopper_row<FeedA::packed, Join::through_memory, exclusive_or, pair, 3, 8>("packed "),
-             hopper_row<FeedA::on_the_way, Join::in_cluster, exclusive_or, pair, 3, 8>("cluster "),
-             hopper_row<FeedA::packed, Join::through_memory, z_order, tall, 4, 8>("z-order "),
-             hopper_row<FeedA::packed, Join::through_memory, exclusive_or, tall, 4, 8>("uncut ",
-                                                                                       false),
-             hopper_row<FeedA::packed, Join::through_memory, exclusive_or, tall, 4, 32>(
-                 "unrolled "),
+    case Plan::packed:
+      return run_hopper<packed>(p);
+    case Plan::in_place:
+      return run_hopper<in_place>(p);
+    case Plan::in_cluster:
+      return run_hopper<in_cluster>(p);
 #endif
-             portable_row<exclusive_or, large>("portable "),
-             portable_row<z_order, large>("portable z-order "),
-             portable_row<exclusive_or, small>("portable ")},
-     .whole_contract = true}};
+    case Plan::portable_small:
+      return run_small(p);
+    default:
+      return run_large(p);
+  }
+}
+
+Traffic traffic(Shape s) {
+  switch (plan_here(s)) {
+#if !defined(GEMM_EMULATOR)
+    case Plan::packed:
+      return hopper_traffic<packed>(s);
+    case Plan::in_place:
+      return hopper_traffic<in_place>(s);
+    case Plan::in_cluster:
+      return hopper_traffic<in_cluster>(s);
+#endif
+    case Plan::portable_small:
+      return portable_traffic(s, small);
+    default:
+      return portable_traffic(s, large);
+  }
+}
+
+std::vector<Kernel> rows() {
+  return {
+    {"complete", prepare, traffic},
+#if !defined(GEMM_EMULATOR)
+        hopper_row<packed>("256x128, A packed"), hopper_row<in_place>("128x256, A in place"),
+        hopper_row<in_cluster>("128x128, two blocks in a cluster"),
+#endif
+        portable_row<LaneMap::exclusive_or, large>("128x128, portable"),
+        portable_row<LaneMap::exclusive_or, small>("64x64, portable"),
+        portable_row<LaneMap::z_order, large>("128x128, portable, z-order lanes"),
+#if !defined(GEMM_EMULATOR)
+        hopper_row<with_z_order>("packed without exclusive-or lanes"),
+        hopper_row<unrolled>("packed without a short loop"),
+        hopper_row<uncut>("packed without cut tiles"),
+        hopper_row<two_stages>("packed without stages: 2"),
+#endif
+  };
+}
+
+const Register step{{.name = "16_gpu_fp32_peak",
+                     .title = "GPU, the peak of fp32",
+                     .device = this_device,
+                     .kernels = rows(),
+                     .whole_contract = true}};
 
 }  // namespace
 }  // namespace gemm

@@ -68,9 +68,14 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr int LM = WM / TM, LN = WN / TN;  // lanes of a warp
   constexpr int warps = consumers / 32;
-  static_assert(BM % WM == 0 && BN % WN == 0 && BM / WM * (BN / WN) == warps,
+  // Threads that cover the block tile, and how many such groups there are. Each group multiplies its
+  // own rows of every slice.
+  constexpr int group_threads = BM / TM * (BN / TN), groups = consumers / group_threads;
+  constexpr int depth = BK / groups;
+  static_assert(BM % WM == 0 && BN % WN == 0 && BM / WM * (BN / WN) * 32 == group_threads,
                 "warp tiles cover the block tile exactly");
-  static_assert(BK % unrolled == 0 && unrolled % 2 == 0, "two fragments take turns");
+  static_assert(groups == 1 || join == Join::in_cluster, "one thread finishes an element");
+  static_assert(depth % unrolled == 0 && unrolled % 2 == 0, "two fragments take turns");
   auto& ring = *reinterpret_cast<FedRing<feed, BM, BN, BK, stages>*>(dynamic_shared);
   constexpr int lda = sizeof ring.As[0][0] / sizeof(float);
 
@@ -86,6 +91,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
     ptx::fence_barrier_init();
   }
   __syncthreads();
+  wait_for_kernel_before();  // what comes until here overlaps with the end of it
 
   Pieces pieces(schedule, blockIdx.x);
   Piece piece;
@@ -143,11 +149,14 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
   // 2. shared -> registers -> outer products.
   ptx::take_registers<consumer_registers(feed, consumers, blocks)>();
   const LanePlace place = place_of<map, LM, LN>(lane);
-  const int tr = warp / (BN / WN) * WM + place.row * 4, tc = warp % (BN / WN) * WN + place.col * 4;
-  constexpr int steps = stages * BK / unrolled;  // of the whole ring
-  const float* const a0 = &ring.As[0][0][tr];
-  const float* const b0 = &ring.Bs[0][0][tc];
+  const int group = warp / (group_threads / 32), in_group = warp % (group_threads / 32);
+  const int tr = in_group / (BN / WN) * WM + place.row * 4;
+  const int tc = in_group % (BN / WN) * WN + place.col * 4;
+  const float* const a0 = &ring.As[0][group * depth][tr];
+  const float* const b0 = &ring.Bs[0][group * depth][tc];
   const float *As = a0, *Bs = b0;
+  // The loop over k runs around the whole ring, `unrolled` rows a step.
+  constexpr int steps_of_slice = depth / unrolled, steps = stages * steps_of_slice;
   int step = 0;
 
   ThreadTile<TM, TN, LM, LN> tile;
@@ -163,13 +172,15 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
       advance();
       ptx::barrier_wait(&ring.full[stage], phase);
 #pragma unroll 1
-      for (int u = 0; u < BK / unrolled; ++u) {
+      for (int u = 0; u < steps_of_slice; ++u) {
 #pragma unroll
         for (int k = 0; k < unrolled - 1; ++k)
           tile.multiply(k % 2, As + (k + 1) * lda, Bs + (k + 1) * BN);
         step = step + 1 == steps ? 0 : step + 1;
-        As = a0 + step * (unrolled * lda);
-        Bs = b0 + step * (unrolled * BN);
+        const int row =
+            (step + step / steps_of_slice * (BK / unrolled - steps_of_slice)) * unrolled;
+        As = a0 + row * lda;
+        Bs = b0 + row * BN;
         tile.multiply(1, As, Bs);
       }
       __syncwarp();
@@ -180,24 +191,28 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
     const int r = at.row * BM + tr, c = at.col * BN + tc;
 
     if constexpr (join == Join::in_cluster) {
-      // 3. Sums to shared memory, which nobody else needs any more; then everyone's, in the order of
-      //    k, for a part of the rows of each thread tile.
-      float* const mine = &ring.As[0][0][0] + tid;
-      static_assert(BM * BN * sizeof(float) <= sizeof ring.As + sizeof ring.Bs);
+      // 3. Sums to shared memory, which nobody else needs any more; then everyone's, in a fixed
+      //    order, for a part of the rows of each thread tile.
+      constexpr int floats = BM * BN;
+      static_assert(groups * floats * sizeof(float) <= sizeof ring.As + sizeof ring.Bs);
+      float* const first = &ring.As[0][0][0] + tid % group_threads;
       const auto cluster = cooperative_groups::this_cluster();
       ptx::sync_some<1, consumers>();
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
-        for (int j = 0; j < TN; ++j) mine[(i * TN + j) * consumers] = tile.acc[i][j];
+        for (int j = 0; j < TN; ++j)
+          first[group * floats + (i * TN + j) * group_threads] = tile.acc[i][j];
       cluster.sync();
-      const int sharing = cluster.num_blocks(), rank = cluster.block_rank();
-      for (int i = TM * rank / sharing; i < TM * (rank + 1) / sharing; ++i) {
+      const int sharing = cluster.num_blocks() * groups;
+      const int mine = cluster.block_rank() * groups + group;
+      for (int i = TM * mine / sharing; i < TM * (mine + 1) / sharing; ++i) {
         float sums[TN] = {};
         for (int other = 0; other < sharing; ++other) {
-          const float* const theirs = cluster.map_shared_rank(mine, other);
+          const float* const theirs =
+              cluster.map_shared_rank(first, other / groups) + other % groups * floats;
 #pragma unroll
-          for (int j = 0; j < TN; ++j) sums[j] += theirs[(i * TN + j) * consumers];
+          for (int j = 0; j < TN; ++j) sums[j] += theirs[(i * TN + j) * group_threads];
         }
         call.output.template store_row<TM, TN, LM, LN>(r, c, i, sums);
       }
@@ -257,18 +272,33 @@ inline std::string no_hopper() {
   return there ? "" : "needs compute capability 9.0, and code for it";
 }
 
-/// Sets up the kernel for K > 0, alpha != 0. `cut`: tiles that would leave blocks idle are cut.
-template <FeedA feed, Join join, LaneMap map, Tile T, int stages, int unrolled>
-Run run_hopper(const Problem& p, bool cut) {
-  const auto [M, N, K] = p.shape;
-  const auto kernel = hopper<feed, join, map, T.BM, T.BN, T.BK, stages, T.WM, T.WN, T.TM, T.TN,
-                             T.threads(), T.blocks, unrolled>;
+/// A kernel of this file: everything that is decided when compiling. `unrolled` rows of a slice make
+/// the body of the loop over k; `groups` of threads share the rows of every slice.
+struct Variant {
+  Tile tile;
+  int stages;
+  FeedA feed = FeedA::packed;
+  Join join = Join::through_memory;
+  LaneMap map = LaneMap::exclusive_or;
+  int unrolled = 8, groups = 1;
+  bool cut = true;  ///< tiles that would leave blocks idle are cut along K
+};
+
+/// Sets up a kernel for K > 0 and alpha != 0.
+template <Variant V>
+Run run_hopper(const Problem& p) {
+  constexpr Tile T = V.tile;
+  constexpr int consumers = V.groups * T.threads();
+  const auto kernel = hopper<V.feed, V.join, V.map, T.BM, T.BN, T.BK, V.stages, T.WM, T.WN, T.TM,
+                             T.TN, consumers, T.blocks, V.unrolled>;
+  const int apart = columns_apart(p.shape.N, T.BN);
+  const int M = p.shape.M, N = p.shape.N - apart, K = p.shape.K;
   Grid grid{.blocks = T.blocks * multiprocessors(),
-            .threads = T.threads() + producer_threads,
-            .dynamic_shared_bytes = sizeof(FedRing<feed, T.BM, T.BN, T.BK, stages>)};
-  Schedule schedule = schedule_of(p.shape, T, static_cast<int>(grid.blocks), cut);
-  if (join == Join::in_cluster) {
-    grid.cluster = blocks_of_cluster(p.shape, T, static_cast<int>(grid.blocks));
+            .threads = consumers + producer_threads,
+            .dynamic_shared_bytes = sizeof(FedRing<V.feed, T.BM, T.BN, T.BK, V.stages>)};
+  Schedule schedule = schedule_of({M, N, K}, T, static_cast<int>(grid.blocks), V.cut);
+  if (V.join == Join::in_cluster) {
+    grid.cluster = blocks_of_cluster({M, N, K}, T, static_cast<int>(grid.blocks));
     grid.blocks = std::int64_t{schedule.tiles()} * grid.cluster;
     schedule.whole = 0;
     schedule.blocks = static_cast<int>(grid.blocks);
@@ -276,8 +306,7 @@ Run run_hopper(const Problem& p, bool cut) {
     grid.blocks = std::min<std::int64_t>(grid.blocks, schedule.tiles());
   }
 
-  const Packed A = feed == FeedA::packed ? transposed(p) : Packed{};
-  const Packed B = aligned_rows(p);
+  const Packed packed = pack(p, V.feed == FeedA::packed, apart);
   HopperCall call{.M = M,
                   .N = N,
                   .K = K,
@@ -287,8 +316,9 @@ Run run_hopper(const Problem& p, bool cut) {
                   .schedule = schedule,
                   .sums = nullptr,
                   .done = nullptr};
+  call.output.N = N;
   std::shared_ptr<Workspace> sums, done;
-  if (join == Join::through_memory && schedule.whole < schedule.tiles()) {
+  if (V.join == Join::through_memory && schedule.whole < schedule.tiles()) {
     sums = std::make_shared<Workspace>(std::size_t(schedule.blocks) * T.BM * T.BN);
     done = std::make_shared<Workspace>(schedule.blocks);
     call.sums = sums->data();
@@ -296,14 +326,29 @@ Run run_hopper(const Problem& p, bool cut) {
     check(cudaMemset(call.done, 0, sizeof(unsigned) * schedule.blocks), "clearing flags");
   }
   CUtensorMap map_a{};
-  if (feed == FeedA::packed) map_a = tensor_map(A.matrix, K, M, A.ld, T.BK, T.BM);
-  const CUtensorMap map_b = tensor_map(B.matrix, K, N, B.ld, T.BK, T.BN);
+  if (V.feed == FeedA::packed) map_a = tensor_map(packed.At, K, M, packed.a_pitch, T.BK, T.BM);
+  const CUtensorMap map_b = tensor_map(packed.B, K, N, packed.ldb, T.BK, T.BN);
 
-  std::vector<Run> before = A.before;
-  before.insert(before.end(), B.before.begin(), B.before.end());
-  const Run all = in_order(before, launch(kernel, grid, map_a, map_b, call));
-  const auto owned = std::make_tuple(A.memory, B.memory, sums, done);
+  grid.early = !packed.before.empty();
+  const Run all = in_order(packed.before, launch(kernel, grid, map_a, map_b, call));
+  const auto owned = std::make_tuple(packed.memory_a, packed.memory_b, sums, done);
   return {[all, owned](Stream stream) { all.start(stream); }, all.footprint};
+}
+
+/// Bytes that a variant asks for. What is past an edge is not read, but lies in shared memory as
+/// zeros. Each block fills one slice more than it multiplies, and reads one k more.
+template <Variant V>
+Traffic hopper_traffic(Shape whole) {
+  constexpr Tile T = V.tile;
+  const int apart = columns_apart(whole.N, T.BN);
+  const Shape s{whole.M, whole.N - apart, whole.K};
+  Traffic traffic = tiled_traffic(s, T);
+  const std::int64_t M = s.M, N = s.N, K = s.K;
+  const std::int64_t elements_packed =
+      (V.feed == FeedA::packed ? M * K : 0) + (whole.N % 4 != 0 ? K * N : 0);
+  traffic.global_loaded += 4 * (elements_packed + (apart > 0 ? M * K + apart * K : 0));
+  traffic.global_stored += 4 * (elements_packed + M * apart);
+  return traffic;
 }
 
 }  // namespace

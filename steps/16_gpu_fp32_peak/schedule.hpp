@@ -94,7 +94,7 @@ constexpr int first_block_of(const Schedule& s, int tile, int last_block) {
 constexpr int blocks_of_cluster(Shape s, Tile t, int room) {
   const int tiles = ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN), slices = ceil_div(s.K, t.BK);
   int blocks = tiles > 0 ? room / tiles : 1;
-  if (blocks > 4) blocks = 4;
+  if (blocks > 2) blocks = 2;
   if (blocks > slices) blocks = slices;
   return blocks > 1 ? blocks : 1;
 }

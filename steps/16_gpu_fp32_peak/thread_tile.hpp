@@ -11,19 +11,6 @@ inline namespace emulator {
 inline namespace cuda {
 #endif
 
-/// Reads four floats of shared memory at this very place in the code. Left to itself, the compiler
-/// moves reads to where registers are free, and that is so close to their use that FMAs wait.
-__device__ __forceinline__ void read4_here(float* to, const float* shared) {
-#if defined(GEMM_EMULATOR)
-  copy4(to, shared);
-#else
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared)))
-               : "memory");
-#endif
-}
-
 /// Rows tr + (i / 4) * 4 * LM + i % 4 and columns tc + (j / 4) * 4 * LN + j % 4 of a warp tile of
 /// LM x LN threads: pieces of 4 x 4 elements, so that the lanes of a warp read neighbouring 16
 /// bytes. Slices of A and B lie k by k.
@@ -47,9 +34,9 @@ struct ThreadTile {
   /// Read number `n` of one k: first those of A, then those of B.
   __device__ __forceinline__ void read(int n, int into, const float* As, const float* Bs) {
     if (n < TM / 4)
-      read4_here(&a[into][4 * n], As + 4 * LM * n);
+      copy4(&a[into][4 * n], As + 4 * LM * n);
     else
-      read4_here(&b[into][4 * n - TM], Bs + LN * (4 * n - TM));
+      copy4(&b[into][4 * n - TM], Bs + LN * (4 * n - TM));
   }
 
   __device__ __forceinline__ void read_all(int into, const float* As, const float* Bs) {
