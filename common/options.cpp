@@ -26,7 +26,8 @@ constexpr int most_repeats = 1000000;
 // std::regex recurses for every character: a pattern without end would overflow the stack.
 constexpr std::size_t longest_pattern = 1000;
 constexpr Device devices[] = {Device::cpu, Device::gpu, Device::emulator};
-constexpr Init inits[] = {Init::integers, Init::uniform, Init::normal, Init::zeros};
+constexpr Init inits[] = {Init::integers, Init::uniform, Init::positive,
+                          Init::wide,     Init::normal,  Init::zeros};
 
 std::optional<int> whole_number(std::string_view text, int low, int high) {
   int value = 0;
@@ -330,7 +331,7 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   app.add_option("--device", device, "cpu, gpu or emulator; default: gpu where one answers")
       ->check(CLI::IsMember(words(devices)));
   app.add_option("--kernel", kernel, "only the rows whose name this regular expression finds");
-  app.add_option("--init", init, "operands: int, uniform, normal or zeros")
+  app.add_option("--init", init, "operands: int, uniform, positive, wide, normal or zeros")
       ->capture_default_str()
       ->check(CLI::IsMember(words(inits)));
   app.add_option("--peer", options.peers, "libraries to compare with: NAME,.. or none")

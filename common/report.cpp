@@ -82,10 +82,19 @@ std::string verdict_of(const Row& row) { return row.exact ? "verified (exact)" :
 bool is_simulated(const Row& row) { return row.counts && row.counts->accesses > 0; }
 
 void print_checks(const std::vector<Row>& rows) {
-  std::vector<Line> lines;
+  std::vector<Line> lines = {{"kernel", "error max", "rms", "result"}};
+  const auto show_error = [](const Row& row, double Errors::*which) {
+    return row.errors ? fmt::format("{:.3f}", *row.errors.*which) : "-";
+  };
   for (const Row& row : rows)
-    lines.push_back({row.kernel.name, row.well() ? verdict_of(row) : row.trouble});
+    if (row.well())
+      lines.push_back({row.kernel.name, show_error(row, &Errors::max),
+                       show_error(row, &Errors::rms), verdict_of(row)});
+    else
+      lines.push_back({row.kernel.name, row.trouble});
   print_table(lines);
+  if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.errors; }))
+    fmt::print("  error: of an element of C, in units of u (|A||B|), u = 2^-24.\n");
 }
 
 void print_times(const std::vector<Row>& rows, const Machine& machine) {

@@ -105,6 +105,7 @@ void check(std::vector<Row>& rows, Backend& backend, Operands& operands, int thr
       const Verdict verdict = verifier.check(row.run);
       if (!verdict.failure.empty()) row.fail(Exit::wrong_result, verdict.failure);
       row.exact |= verdict.exact;
+      row.errors = verdict.errors;
       row.counts = backend.counts();
       row.occupancy = occupancy_of(row.run.footprint, backend);
     });

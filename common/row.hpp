@@ -32,6 +32,7 @@ struct Row {
   Exit exit = Exit::ok;
   Run run{};  ///< on the operands that were checked last
   bool exact = false;  ///< right to the last bit on small integers
+  std::optional<Errors> errors{};  ///< on the operands that were checked last
   std::optional<Counts> counts{};
   std::optional<Occupancy> occupancy{};  ///< of a GPU's multiprocessor, by the model
   std::vector<double> seconds{};  ///< of one run, an entry for each repetition

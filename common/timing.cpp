@@ -173,6 +173,7 @@ Counters counters_of(const Row& row) {
   add("registers", row.run.footprint.registers);
   add("shared_bytes", row.run.footprint.shared_bytes);
   if (row.occupancy) add("occupancy", row.occupancy->fraction);
+  if (row.errors) add("error_max", row.errors->max), add("error_rms", row.errors->rms);
   if (!row.counts) return counters;
 
   const Counts& counts = *row.counts;

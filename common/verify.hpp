@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,12 @@
 namespace gemm {
 
 /// How operands are filled. `integers`: small ones, so that every product sum is exact in fp32 in
-/// any order of summation (|x| <= r with r * r * K < 2^24).
-enum class Init { integers, uniform, normal, zeros };
+/// any order of summation (|x| <= r with r * r * K < 2^24). `uniform`: in [-1, 1). `positive`: uniform
+/// in [0, 1), so that no sum loses digits by cancelling. `wide`: either sign, and magnitudes that are
+/// uniform in their logarithm from 2^-20 to 2^20. `normal`: mean 0, variance 1.
+enum class Init { integers, uniform, positive, wide, normal, zeros };
 
-/// "int", "uniform", "normal", "zeros": the words of --init.
+/// "int", "uniform", "positive", "wide", "normal", "zeros": the words of --init.
 std::string name_of(Init init);
 
 /// The rest of the BLAS contract, for kernels that keep it. A leading dimension of 0 is dense.
@@ -35,7 +38,7 @@ bool integers_stay_exact(int K, const BlasTerms& terms);
 class Operands {
  public:
   /// Throws Refusal: no_memory when the device cannot hold them, unsupported for integers that
-  /// would not stay exact (K >= 2^24).
+  /// would not stay exact (K >= 2^24) and positive numbers whose sums would drift (K > 2^18).
   Operands(Backend& backend, Shape shape, Init init, BlasTerms terms = {});
   ~Operands();
 
@@ -51,12 +54,18 @@ class Operands {
   std::unique_ptr<Parts> parts_;
 };
 
+/// |c - ref| over all elements of C: the largest, and the root mean square. Each in the unit of its
+/// element's bound, u * (|alpha||A||B| + |beta||C|), u = 2^-24.
+struct Errors {
+  double max = 0, rms = 0;
+};
+
 /// What a check found. `failure` is empty when the result is right; otherwise one line that names
 /// the first wrong element, or what was overwritten.
 struct Verdict {
   std::string failure;
   bool exact = false;
-  double worst = 0;  ///< largest |c - ref| in units of u * (|A||B|); 0 when exact
+  std::optional<Errors> errors{};  ///< of a right result, where it need not be exact
 };
 
 /// Checks results against an fp64 reference of the same operands, computed once and kept where it

@@ -22,6 +22,9 @@ DEVICES = ("cpu", "gpu", "emulator")
 # another is not hidden behind conflict misses, which step 03 looks at by themselves.
 MAIN_SIZE = {"cpu": 1000, "gpu": 4096}
 
+# What operands hold where times are spoken of: other numbers may take another time.
+USUAL_INIT = "normal"
+
 
 class Missing(Exception):
     """The results lack what a figure, table or value needs; the message says what."""
@@ -72,6 +75,11 @@ class Row:
         return self.machine.facts.get("element", "fp32")
 
     @property
+    def init(self) -> str:
+        """What the operands held, by the word of --init."""
+        return self.machine.facts.get("init", USUAL_INIT)
+
+    @property
     def pad(self) -> int:
         """Elements between the end of a row of A, B or C and the next one."""
         return int(self.machine.facts.get("pad", 0))
@@ -104,7 +112,7 @@ class Row:
     @property
     def settings(self) -> tuple:
         """What two rows must share, besides shape and device, to be compared."""
-        return self.element, self.pad, self.threads, self.candidate
+        return self.element, self.init, self.pad, self.threads, self.candidate
 
     @property
     def gflops(self) -> float:
@@ -165,7 +173,8 @@ class Results:
     """Every row of a directory of result files. `problems` names what could not be read.
 
     `rows` are the plain ones; `variants` ran on several threads or with padded rows; `candidates`
-    are the tiles that --tune tried, with those it refused. What it chose is no result file.
+    are the tiles that --tune tried, with those it refused. What it chose is no result file. All of
+    these multiply what steps usually do; `other_operands` have another --init.
     """
 
     def __init__(self, directory: Path):
@@ -180,6 +189,8 @@ class Results:
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 self.problems.append(f"{path.name}: {type(error).__name__}: {error}")
         merged = merge_files(rows)
+        self.other_operands = [row for row in merged if row.init != USUAL_INIT]
+        merged = [row for row in merged if row.init == USUAL_INIT]
         self.candidates = [row for row in merged if row.candidate]
         merged = [row for row in merged if not row.candidate]
         self.rows = [row for row in merged if row.plain]
@@ -319,7 +330,7 @@ def read_file(path: Path) -> list:
 
 
 def merge_files(rows: list) -> list:
-    """One row per step, kernel, shape, device, padding and threads, of all files.
+    """One row per step, kernel, shape, device and settings, of all files.
 
     One may time it, another count it.
 

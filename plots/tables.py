@@ -15,6 +15,7 @@ Markers (MACHINE is a directory of plots/reference):
     <!-- generated: register_tiles STEP MACHINE -->          CPU register tiles, bounds and rates
     <!-- generated: parts STEP MACHINE -->                   a step without each of its parts
     <!-- generated: peers STEP MACHINE -->                   a step over every peer at every shape
+    <!-- generated: errors MACHINE STEP -->                  how far off a step and its peers are
     <!-- generated: figure NAME MACHINE "What it shows" [STEP] -->
         one figure, with its alternative text; STEP is the one whose result it needs
     ... <!-- end generated -->
@@ -258,8 +259,7 @@ def misses_table(reference: Reference, page: Path, step: str, machine: str) -> l
     ]
     cells = []
     for row in sorted(rows, key=lambda r: (r.shape, r.get("BM") or 0)):
-        size = str(row.shape[0]) if len(set(row.shape)) == 1 else " x ".join(map(str, row.shape))
-        cells.append([row.kernel, size])
+        cells.append([row.kernel, short_shape(row.shape)])
         for level in ("L1", "L2"):
             for kind in ("predicted", "simulated"):
                 cells[-1].append(count(row.get(f"{kind}_misses_{level}")))
@@ -404,6 +404,15 @@ def square(rows) -> list:
     return [row for row in rows if len(set(row.shape)) == 1]
 
 
+def square_first(shape: tuple) -> tuple:
+    """Sorts shapes: square ones first, each sort by size."""
+    return len(set(shape)) > 1, math.prod(shape), shape
+
+
+def short_shape(shape: tuple) -> str:
+    return str(shape[0]) if len(set(shape)) == 1 else " x ".join(map(str, shape))
+
+
 def parts_table(reference: Reference, page: Path, step: str, machine: str) -> list:
     """The rate of the complete step by size, and what is left of it without each part."""
     results = reference.results(machine)
@@ -431,7 +440,7 @@ def peers_table(reference: Reference, page: Path, step: str, machine: str) -> li
     """The step's fastest complete row over every peer that ran beside it, shape by shape."""
     results = reference.results(machine)
     rows = [row for row in results.timed("cpu") if row.step == step and row.complete]
-    shapes = sorted({row.shape for row in rows}, key=lambda s: (len(set(s)) > 1, math.prod(s), s))
+    shapes = sorted({row.shape for row in rows}, key=square_first)
     best = [results.best(step, "cpu", shape) for shape in shapes]
     best = [row for row in best if ratios_to_peers(row)]
     words = sorted({word for row in best for word in ratios_to_peers(row)})
@@ -443,10 +452,8 @@ def peers_table(reference: Reference, page: Path, step: str, machine: str) -> li
     of_peak, *shares = peak_column(best)
     cells = []
     for row, share in zip(best, shares):
-        M, N, K = row.shape
-        where = str(M) if M == N == K else f"{M} x {N} x {K}"
         ratios = [show(ratios_to_peers(row).get(word)) for word in words]
-        cells.append([where, show(row.gflops), share, *ratios])
+        cells.append([short_shape(row.shape), show(row.gflops), share, *ratios])
     known = [[r[word] for row in best if word in (r := ratios_to_peers(row))] for word in words]
     means = [f"**{show(geometric_mean(ratios))}**" for ratios in known]
     cells.append(["**geometric mean**", "", "", *means])
@@ -457,6 +464,38 @@ def peers_table(reference: Reference, page: Path, step: str, machine: str) -> li
     machine_of = best[0].machine
     note = f"*{what}, {machine_of.name}, {machine_of.date}, {len(best[0].rates)} runs, medians.*"
     return table(header, cells) + ["", note]
+
+
+ERROR_INITS = ("uniform", "positive", "wide")
+
+
+def errors_table(reference: Reference, page: Path, machine: str, step: str) -> list:
+    """Errors against fp64 of a step's complete rows and of the peers in the same files.
+
+    They come from runs with the --init of each pair of columns: STEP.errors.INIT.json.
+    """
+    results = reference.results(machine)
+    found = [row for row in results.other_operands if row.get("error_max") is not None]
+    found = [row for row in found if row.init in ERROR_INITS]
+    ours = [row for row in found if row.step == step and row.complete]
+    if not ours:
+        raise Missing(f"{step} has no errors with --init {', '.join(ERROR_INITS)}")
+    files = {id(row.machine) for row in ours}
+    rows = ours + [row for row in found if row.step == PEER and id(row.machine) in files]
+    there = {(row.kernel, row.shape, row.init): row for row in rows}
+    cells = []
+    for shape in sorted({row.shape for row in ours}, key=square_first):
+        for kernel in dict.fromkeys(row.kernel for row in rows if row.shape == shape):
+            cells.append([kernel, short_shape(shape)])
+            for init in ERROR_INITS:
+                row = there.get((kernel, shape, init))
+                cells[-1] += [show(row and row.get(name)) for name in ("error_max", "error_rms")]
+    header = ["row", "M x N x K"]
+    header += [f"{init}, {which}" for init in ERROR_INITS for which in ("max", "rms")]
+    names = sorted({row.machine.name for row in ours})
+    dates = sorted({row.machine.date for row in ours})
+    note = "Error against fp64, as a multiple of u (|A||B|), u = 2^-24"
+    return table(header, cells) + ["", f"*{', '.join([note, *names, *dates])}.*"]
 
 
 def ratios_to_peers(row: Row) -> dict:
@@ -492,6 +531,7 @@ BLOCKS = {
     "register_tiles": register_tiles_table,
     "parts": parts_table,
     "peers": peers_table,
+    "errors": errors_table,
     "figure": figure_line,
 }
 

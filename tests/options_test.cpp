@@ -215,6 +215,8 @@ TEST(Options, EveryFlagIsTaken) {
   EXPECT_EQ(options.json, "out.json");
   EXPECT_EQ(options.benchmark_flags, std::vector<std::string>({"--benchmark_filter=x"}));
   EXPECT_EQ(read({"--peer", "none"}).peers, std::vector<std::string>({"none"}));
+  EXPECT_EQ(read({"--init", "positive"}).init, Init::positive);
+  EXPECT_EQ(read({"--init", "wide"}).init, Init::wide);
   EXPECT_EQ(read({"--init", "zeros", "--warm"}).init, Init::zeros);
   EXPECT_EQ(read({"--repeats", "7", "--benchmark_repetitions=3"}).repeats, 3);
   EXPECT_TRUE(read({"--seconds-only"}).seconds_only);

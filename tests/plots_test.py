@@ -249,6 +249,19 @@ def write_bf16(directory):
     write_file(directory, "22_cpu_amx.json", words, entries)
 
 
+def write_errors(directory, step, kernel, inits, shapes, ours=1.5, peers=3.0):
+    """The errors of one row and of cuBLAS: of each further init ten times as large."""
+    for place, init in enumerate(inits):
+        entries = []
+        for shape in shapes:
+            for name, row, largest in ((step, kernel, ours), ("peer", "cuBLAS SGEMM", peers)):
+                error = largest * 10**place
+                numbers = {"error_max": error, "error_rms": error / 8}
+                entries += runs(name, row, shape, 2 * PEAK / 1e9, numbers)
+        words = context(step, "gpu", [], PEAK, init=init)
+        write_file(directory, f"{step}.errors.{init}.json", words, entries)
+
+
 CPU_FIGURES = ("goto_picture", "cpu_sizes", "cpu_padding", "cpu_ablation", "cpu_blocking")
 CPU_FIGURES += ("cpu_threads",)
 
@@ -339,6 +352,25 @@ class Reading(PlotsTest):
         self.assertEqual(kept, {(16, 1), (0, 2), (0, 4)})
         for row in results.variants:
             self.assertEqual(results.peer_of(row).settings, row.settings)
+
+    def test_rows_with_other_operands_are_kept_apart(self):
+        write_gpu(self.machine)
+        write_candidates(self.machine)
+
+        def all_but_others():
+            results = Results(self.machine)
+            self.assertEqual(results.problems, [])
+            rows = results.rows + results.variants + results.candidates
+            return [(row.kernel, row.shape, row.rates, row.counters) for row in rows]
+
+        before = all_but_others()
+        step, kernel = GPU_ROWS[6][:2]
+        shapes = [(4096,) * 3, (8192,) * 3]
+        write_errors(self.machine, step, kernel, ("uniform", "wide"), shapes)
+        self.assertEqual(all_but_others(), before)
+        others = Results(self.machine).other_operands
+        self.assertEqual({row.init for row in others}, {"uniform", "wide"})
+        self.assertEqual(len(others), 8)
 
     def test_candidates_are_no_rows_of_their_step(self):
         write_gpu(self.machine)
@@ -753,6 +785,33 @@ class Tables(PlotsTest):
         self.assertIn(f"| **{mean:.2f}** |", page)
         text = "<!-- v: invented 06_cpu_packed complete mean_ratio_to_openblas -->?<!-- /v -->\n"
         self.assertIn(f"-->{mean:.2f}<!--", self.fill(text)[1])
+
+    def test_errors_of_a_step_and_its_peers_stand_side_by_side(self):
+        step, shapes = "11_gpu_register_tiling", [(17, 8, 9), (4096,) * 3]
+        write_gpu(self.machine)
+        write_errors(self.machine, step, "complete", ("uniform", "positive", "wide"), shapes)
+        other = "12_gpu_shared_layout"
+        write_errors(self.machine, other, "padded", ("uniform",), shapes, ours=7.0, peers=8.0)
+        page = self.block(f"errors invented {step}")
+        header = "| row | M x N x K | uniform, max | uniform, rms | positive, max | positive, rms |"
+        self.assertIn(f"{header} wide, max | wide, rms |\n", page)
+        table = [line for line in page.splitlines() if line.startswith("|")][2:]
+        ours = "1.50 | 0.188 | 15.0 | 1.88 | 150 | 18.8"
+        peers = "3.00 | 0.375 | 30.0 | 3.75 | 300 | 37.5"
+        expected = [("complete", "4096", ours), ("cuBLAS SGEMM", "4096", peers)]
+        expected += [("complete", "17 x 8 x 9", ours), ("cuBLAS SGEMM", "17 x 8 x 9", peers)]
+        self.assertEqual(table, [f"| {' | '.join(cells)} |" for cells in expected])
+        self.assertIn("u = 2^-24, an invented gpu, 2001-02-03.*", page)
+        page = self.block(f"errors invented {other}")
+        self.assertIn("| padded | 4096 | 7.00 | 0.875 |\n", page)
+        self.assertIn("| cuBLAS SGEMM | 4096 | 8.00 | 1.00 |\n", page)
+
+    def test_errors_need_runs_with_other_operands(self):
+        write_gpu(self.machine)
+        marker = "<!-- generated: errors invented 11_gpu_register_tiling -->"
+        status, _, said = self.fill(f"{marker}\n<!-- end generated -->\n")
+        self.assertEqual(status, 1)
+        self.assertIn("no errors with --init uniform, positive, wide", said)
 
     def test_a_share_of_the_peak_names_its_unit(self):
         for step, unit in (("05_cpu_register_tiling", "FMA"), ("22_cpu_amx", "AMX")):

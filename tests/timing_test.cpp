@@ -178,6 +178,48 @@ TEST_F(Timing, WhereNoPeakIsBesideTheMachinesHolds) {
   EXPECT_EQ(summary_of(rows[0], rows, machine), Counters({{"peak_gflops", 0}}));
 }
 
+TEST_F(Timing, ErrorsAreRecordedWhereThereAreAny) {
+  std::vector<Row> rows = {row("exact", 4e-3), row("real", 4e-3)};
+  rows[1].errors = Errors{.max = 4.5, .rms = 0.375};
+  const auto named = [&](const Row& one, const std::string& name) {
+    std::vector<double> found;
+    for (const auto& [counter, value] : counters_of(one))
+      if (counter == name) found.push_back(value);
+    return found;
+  };
+  EXPECT_EQ(named(rows[0], "error_max"), std::vector<double>());
+  EXPECT_EQ(named(rows[1], "error_max"), std::vector<double>({4.5}));
+  EXPECT_EQ(named(rows[1], "error_rms"), std::vector<double>({0.375}));
+  measure(rows);
+  EXPECT_TRUE(contains(text(), "\"error_max\": 4.5"));
+  EXPECT_TRUE(contains(text(), "\"error_rms\": 3.75"));
+}
+
+TEST_F(Timing, AChecksTableHasTheErrorsOfRightRows) {
+  options.check_only = true;
+  std::vector<Row> rows = {row("exact", 4e-3), row("real", 4e-3), row("wrong", 4e-3)};
+  const auto table = [&] {
+    testing::internal::CaptureStdout();
+    Report report(options, machine, {});
+    report.add(rows);
+    const std::string all = testing::internal::GetCapturedStdout();
+    return all.substr(all.find("  kernel"));
+  };
+  rows[2].fail(Exit::wrong_result, "C[0,0] is 1, should be 2");
+  EXPECT_EQ(table(),
+            "  kernel  result\n"
+            "  exact   verified (exact)\n"
+            "  real    verified (exact)\n"
+            "  wrong   FAILED: C[0,0] is 1, should be 2\n");
+  rows[1].errors = Errors{.max = 14.5, .rms = 0.375};
+  EXPECT_EQ(table(),
+            "  kernel  error max    rms  result\n"
+            "  exact           -      -  verified (exact)\n"
+            "  real       14.500  0.375  verified (exact)\n"
+            "  wrong   FAILED: C[0,0] is 1, should be 2\n"
+            "  error: of an element of C, in units of u (|A||B|), u = 2^-24.\n");
+}
+
 // What was seen beside any row is a ceiling for all of them.
 TEST_F(Timing, ARateIsPossibleBelowTheHighestPeakSeen) {
   backend.peak_at_full_clock = 1.2e9;

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/backend.hpp"
@@ -44,6 +46,9 @@ Run spoiled(const Problem& p, Sabotage sabotage) {
   }};
 }
 
+constexpr Init every_init[] = {Init::integers, Init::uniform, Init::positive,
+                               Init::wide,     Init::normal,  Init::zeros};
+
 class VerifyTest : public testing::Test {
  protected:
   template <typename Sabotage>
@@ -57,7 +62,7 @@ class VerifyTest : public testing::Test {
 };
 
 TEST_F(VerifyTest, PassesAnHonestKernelOnEveryShapeAndInit) {
-  for (Init init : {Init::integers, Init::uniform, Init::normal, Init::zeros})
+  for (Init init : every_init)
     for (Shape shape :
          {Shape{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {1, 1, 1}, {17, 23, 29}, {65, 9, 300}})
       for (BlasTerms terms : {BlasTerms{}, BlasTerms{.lda = 301, .ldb = 24, .ldc = 40},
@@ -68,10 +73,45 @@ TEST_F(VerifyTest, PassesAnHonestKernelOnEveryShapeAndInit) {
             << name_of(init) << shape.M << "x" << shape.N << "x" << shape.K;
         const bool exact = init == Init::zeros || (init == Init::integers && terms.alpha != 0.3f);
         EXPECT_EQ(verdict.exact, exact);
-        if (exact) {
-          EXPECT_EQ(verdict.worst, 0);
-        }
+        EXPECT_EQ(verdict.errors.has_value(), !exact);
+        if (!verdict.errors) continue;
+        EXPECT_LE(verdict.errors->rms, verdict.errors->max);
+        EXPECT_LE(verdict.errors->max, 2 * std::sqrt(shape.K) + 4);
       }
+}
+
+// Halves of products of small integers are exact, so that nothing errs that was not disturbed. Where
+// such a half is a power of two, changes of 2^-22 and 2^-23 of it are representable: 4 and 2 u.
+TEST_F(VerifyTest, ErrorsAreInTheUnitOfTheBoundOfTheirElement) {
+  Operands operands(*backend_, {5, 7, 1}, Init::integers, {.alpha = 0.5f});
+  Verifier verifier(*backend_, operands);
+  const std::optional<Errors> none = verifier.check(honest(operands.problem())).errors;
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->max, 0);
+  EXPECT_EQ(none->rms, 0);
+
+  int disturbed = 0, not_zero = 0;
+  const auto disturb = [&](const Problem& p) {
+    for (float& c : std::span(p.C, 5 * 7)) {
+      if (c == 0) continue;
+      ++not_zero;
+      int exponent = 0;
+      if (std::fabs(std::frexp(c, &exponent)) != 0.5f || disturbed == 2) continue;
+      c *= ++disturbed == 1 ? 1 + 0x1p-22f : 1 - 0x1p-23f;
+    }
+  };
+  const Verdict verdict = verifier.check(spoiled(operands.problem(), disturb));
+  EXPECT_EQ(verdict.failure, "");
+  ASSERT_EQ(disturbed, 2);
+  ASSERT_TRUE(verdict.errors);
+  EXPECT_DOUBLE_EQ(verdict.errors->max, 4);
+  EXPECT_DOUBLE_EQ(verdict.errors->rms, std::sqrt((4. * 4 + 2. * 2) / not_zero));
+}
+
+TEST_F(VerifyTest, AWrongResultHasNoErrors) {
+  Operands operands(*backend_, shape_, Init::normal);
+  const auto sabotage = [](const Problem& p) { p.C[0] = std::numeric_limits<float>::quiet_NaN(); };
+  EXPECT_FALSE(Verifier(*backend_, operands).check(spoiled(operands.problem(), sabotage)).errors);
 }
 
 TEST_F(VerifyTest, AnEmptyKernelIsSeen) {
@@ -102,7 +142,7 @@ TEST_F(VerifyTest, OneRoundingInTheLastPlaceOfAnIntegerIsWrong) {
 TEST_F(VerifyTest, NaNAndInfinityFailUnderABoundToo) {
   for (float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
-    for (Init init : {Init::integers, Init::uniform, Init::normal, Init::zeros})
+    for (Init init : every_init)
       EXPECT_TRUE(
           contains(failure([bad](const Problem& p) { p.C[p.ldc + 2] = bad; }, init), "C[1,2] is "));
 }
@@ -187,15 +227,58 @@ TEST_F(VerifyTest, RandomOperandsHaveTheMomentsTheyClaim) {
   // Five standard errors of a mean over 90300 entries.
   EXPECT_NEAR(moments(Init::uniform).first, 0, 5 * std::sqrt(1.0 / 3 / 90300));
   EXPECT_NEAR(moments(Init::uniform).second, 1.0 / 3, 5 * std::sqrt(4.0 / 45 / 90300));
+  EXPECT_NEAR(moments(Init::positive).first, 0.5, 5 * std::sqrt(1.0 / 12 / 90300));
+  EXPECT_NEAR(moments(Init::positive).second, 1.0 / 3, 5 * std::sqrt(4.0 / 45 / 90300));
   EXPECT_NEAR(moments(Init::normal).first, 0, 5 * std::sqrt(1.0 / 90300));
   EXPECT_NEAR(moments(Init::normal).second, 1, 5 * std::sqrt(2.0 / 90300));
   EXPECT_NEAR(moments(Init::integers).second, 4, 5 * std::sqrt(12.0 / 90300));
 }
 
+TEST_F(VerifyTest, PositiveOperandsLieBetween0And1) {
+  Operands operands(*backend_, {300, 1, 301}, Init::positive);
+  const auto [least, most] = std::ranges::minmax(std::span(operands.problem().A, 300 * 301));
+  EXPECT_GE(least, 0);
+  EXPECT_LT(least, 1e-3f);
+  EXPECT_GT(most, 1 - 1e-3f);
+  EXPECT_LT(most, 1);
+}
+
+TEST_F(VerifyTest, WideOperandsHaveBothSignsAndAllMagnitudesAlike) {
+  Operands operands(*backend_, {300, 1, 301}, Init::wide);
+  double signs = 0, sum = 0, squares = 0;
+  for (const float x : std::span(operands.problem().A, 300 * 301)) {
+    ASSERT_GE(std::fabs(x), 0x1p-20f);
+    ASSERT_LT(std::fabs(x), 0x1p20f);
+    signs += x < 0 ? -1 : 1;
+    const double exponent = std::log2(std::fabs(x));
+    sum += exponent;
+    squares += exponent * exponent;
+  }
+  // Five standard errors; uniform in (-20, 20).
+  const double count = 300 * 301;
+  EXPECT_NEAR(signs / count, 0, 5 / std::sqrt(count));
+  EXPECT_NEAR(sum / count, 0, 5 * std::sqrt(400.0 / 3 / count));
+  EXPECT_NEAR(squares / count, 400.0 / 3, 5 * std::sqrt(4.0 / 45 * 160000 / count));
+}
+
+TEST_F(VerifyTest, PositiveOperandsAreRefusedWhereTheirSumsDrift) {
+  try {
+    Operands(*backend_, {1, 1, (1 << 18) + 1}, Init::positive);
+    FAIL();
+  } catch (const Refusal& refusal) {
+    EXPECT_EQ(refusal.code, Exit::unsupported);
+    EXPECT_TRUE(contains(refusal.what(), "use --init uniform"));
+  }
+  Operands operands(*backend_, {8, 8, 1 << 18}, Init::positive);
+  EXPECT_EQ(Verifier(*backend_, operands).check(honest(operands.problem())).failure, "");
+}
+
 TEST_F(VerifyTest, OperandsAreTheSameEveryTime) {
-  Operands first(*backend_, shape_, Init::normal), second(*backend_, shape_, Init::normal);
-  EXPECT_EQ(std::memcmp(first.problem().A, second.problem().A, 17 * 29 * sizeof(float)), 0);
-  EXPECT_NE(std::memcmp(first.problem().A, first.problem().B, 17 * 23 * sizeof(float)), 0);
+  for (Init init : {Init::integers, Init::uniform, Init::positive, Init::wide, Init::normal}) {
+    Operands first(*backend_, shape_, init), second(*backend_, shape_, init);
+    EXPECT_EQ(std::memcmp(first.problem().A, second.problem().A, 17 * 29 * sizeof(float)), 0);
+    EXPECT_NE(std::memcmp(first.problem().A, first.problem().B, 17 * 23 * sizeof(float)), 0);
+  }
 }
 
 TEST_F(VerifyTest, ALeadingDimensionBelowTheColumnsIsRefused) {
@@ -213,7 +296,7 @@ TEST_F(VerifyTest, WhatDoesNotFitIsRefused) {
 }
 
 TEST_F(VerifyTest, OperandsInBf16AreTheSameValuesInBothForms) {
-  for (Init init : {Init::integers, Init::normal}) {
+  for (Init init : {Init::integers, Init::normal, Init::wide}) {
     Operands operands(*backend_, shape_, init, {.lda = 31, .ldb = 25, .operands = Element::bf16});
     const Problem& p = operands.problem();
     const auto same = [](const float* wide, const bfloat16* narrow, int rows, int cols, int ld) {
