@@ -153,7 +153,7 @@ Run prepare(const Problem& p) {
 template <int S, LaneMap map, Tile T>
 Kernel row(const std::string& lanes) {
   return {std::to_string(S) + " stages, " + lanes + " " + to_string(T), prepare<S, map, T>,
-          tiled_traffic(T), T};
+          [](Shape s) { return pipelined_traffic(s, T); }, T};
 }
 
 constexpr Tile tall{.BM = 256, .BN = 128, .BK = 16, .WM = 64, .WN = 64, .TM = 16, .TN = 8};

@@ -17,4 +17,12 @@ Traffic tiled_traffic(Shape s, Tile t) {
           .shared_stored = 4 * slices * t.BK * (t.BM + t.BN)};
 }
 
+Traffic pipelined_traffic(Shape s, Tile t, int parts) {
+  Traffic traffic = tiled_traffic(s, t);
+  const std::int64_t blocks = std::int64_t{parts} * ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN);
+  traffic.shared_stored += 4 * blocks * t.BK * (t.BM + t.BN);
+  traffic.shared_loaded += 4 * blocks * t.threads() * (t.TM + t.TN);
+  return traffic;
+}
+
 }  // namespace gemm

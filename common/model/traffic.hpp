@@ -20,6 +20,11 @@ inline std::function<Traffic(Shape)> tiled_traffic(Tile tile) {
   return [tile](Shape shape) { return tiled_traffic(shape, tile); };
 }
 
+/// The same for a kernel that reads fragments one k ahead, across the edges of slices too: each block
+/// fills one slice more than it multiplies, with zeros, and reads one k of it. `parts`: blocks that
+/// share a tile, each with as many slices of K as the others or one more.
+Traffic pipelined_traffic(Shape shape, Tile tile, int parts = 1);
+
 /// The least that any algorithm must move: each element of A, B and C once. Those of C are fp32.
 /// Exact up to 2^53, and no overflow at any shape.
 constexpr double compulsory_bytes(Shape s, Element operands = Element::fp32) {

@@ -335,19 +335,16 @@ Run run_hopper(const Problem& p) {
   return {[all, owned](Stream stream) { all.start(stream); }, all.footprint};
 }
 
-/// Bytes that a variant asks for. What is past an edge is not read, but lies in shared memory as
-/// zeros. Each block fills one slice more than it multiplies, and reads one k more.
+/// Bytes that a variant asks for, in the kernel and before it. A tile that is cut adds the sums that
+/// pass through memory, which are left out: at most one tile for each block.
 template <Variant V>
-Traffic hopper_traffic(Shape whole) {
-  constexpr Tile T = V.tile;
-  const int apart = columns_apart(whole.N, T.BN);
-  const Shape s{whole.M, whole.N - apart, whole.K};
-  Traffic traffic = tiled_traffic(s, T);
-  const std::int64_t M = s.M, N = s.N, K = s.K;
-  const std::int64_t elements_packed =
-      (V.feed == FeedA::packed ? M * K : 0) + (whole.N % 4 != 0 ? K * N : 0);
-  traffic.global_loaded += 4 * (elements_packed + (apart > 0 ? M * K + apart * K : 0));
-  traffic.global_stored += 4 * (elements_packed + M * apart);
+Traffic hopper_traffic(Shape s) {
+  const int apart = columns_apart(s.N, V.tile.BN);
+  const std::int64_t M = s.M, N = s.N - apart, K = s.K;
+  Traffic traffic = pipelined_traffic({s.M, s.N - apart, s.K}, V.tile);
+  const std::int64_t packed = (V.feed == FeedA::packed ? M * K : 0) + (s.N % 4 != 0 ? K * N : 0);
+  traffic.global_loaded += 4 * (packed + (apart > 0 ? (M + apart) * K : 0));
+  traffic.global_stored += 4 * (packed + M * apart);
   return traffic;
 }
 

@@ -180,20 +180,14 @@ Run run_portable(const Problem& p) {
   return {[all, parts](Stream stream) { all.start(stream); }, start(call).footprint};
 }
 
-/// Bytes that it asks for. Each block fills one slice more than it multiplies, and reads one k more.
+/// Bytes that it asks for.
 inline Traffic portable_traffic(Shape s, Tile t) {
-  Traffic traffic = tiled_traffic(s, {.BM = t.BM, .BN = t.BN, .BK = t.BK, .TM = t.TM, .TN = t.TN});
-  const std::int64_t tiles = grid_of(s, t).blocks, splits = splits_of(s, t);
-  std::int64_t slices = 0;
-  for (int part = 0; part < splits; ++part)
-    slices += ceil_div(
-        share_begin(s.K, part + 1, splits, t.BK) - share_begin(s.K, part, splits, t.BK), t.BK);
-  traffic.shared_stored = 4 * tiles * (slices + splits) * t.BK * (t.BM + t.BN);
-  traffic.shared_loaded = 4 * tiles * (slices * t.BK + splits) * t.threads() * (t.TM + t.TN);
+  const int splits = splits_of(s, t);
+  Traffic traffic = pipelined_traffic(s, t, splits);
   if (splits > 1) {
-    const std::int64_t partial = 4 * splits * std::int64_t{s.M} * s.N;
-    traffic.global_stored += partial;
-    traffic.global_loaded += partial;
+    const std::int64_t parts = 4 * splits * std::int64_t{s.M} * s.N;
+    traffic.global_stored += parts;
+    traffic.global_loaded += parts;
   }
   return traffic;
 }
