@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "common/float4.hpp"
 #include "common/lane_map.hpp"
 #include "common/launch.hpp"
 #include "common/machine.hpp"
@@ -26,16 +25,16 @@ namespace {
 // As in step 16: 128 FMAs and 6 loads of 16 bytes for each k, two warps for each scheduler.
 constexpr int TM = 16, TN = 8, LM = 4, LN = 8, threads = 256;
 constexpr int loads = TM / 4 + TN / 4;
-// Of the loop over k: its own instructions are few beside the FMAs, and all fit in the instruction
-// cache.
-constexpr int unrolled = 4;
+// Steps of k in a pass of the loop. Few: ptxas gathers the loads of a pass at its start, where more
+// of them would fill the queue to the load/store pipe.
+constexpr int unrolled = 2;
 // Room for the loads of a thread tile, even if every lane has a place of its own.
 constexpr int pitch = 4 * 32 + TM * LM;
 
-/// What stands between the FMAs of a k.
+// What stands between the FMAs of a k.
 enum class Between { nothing, integers, loads };
 
-/// Where each lane's fragments of A and of B begin in a row of shared memory, in floats.
+// Where each lane's fragments of A and of B begin in a row of shared memory, in floats.
 struct Places {
   int a[32], b[32];
 };
@@ -71,19 +70,20 @@ __global__ void __launch_bounds__(threads, 1)
   alignas(16) __shared__ float As[unrolled][pitch], Bs[unrolled][pitch];
   const int tid = threadIdx.x, lane = tid % 32;
   for (int i = tid; i < unrolled * pitch; i += threads)
-    As[i / pitch][i % pitch] = Bs[i / pitch][i % pitch] = 1.0f / (1 + i);
+    As[i / pitch][i % pitch] = Bs[i / pitch][i % pitch] = i;
   __syncthreads();
 
-  // As in a kernel: fragments of this k and of the next, and a register for all that is loaded.
-  float acc[TM][TN] = {}, a[2][TM], b[2][TN];
+  // Fragments of their own for each k, as in a kernel, and registers of its own for each load, so
+  // that no FMA waits for one.
+  float acc[TM][TN] = {}, a[unrolled][TM], b[unrolled][TN];
 #pragma unroll
-  for (int now = 0; now < 2; ++now) {
+  for (int k = 0; k < unrolled; ++k) {
 #pragma unroll
-    for (int i = 0; i < TM; ++i) a[now][i] = As[now][lane + i];
+    for (int i = 0; i < TM; ++i) a[k][i] = As[k][lane + i];
 #pragma unroll
-    for (int j = 0; j < TN; ++j) b[now][j] = Bs[now][lane + j];
+    for (int j = 0; j < TN; ++j) b[k][j] = Bs[k][lane + j];
   }
-  float4 loaded[loads] = {};
+  float4 loaded[unrolled][loads] = {};
   int integers[loads];
 #pragma unroll
   for (int n = 0; n < loads; ++n) integers[n] = tid + n;
@@ -93,9 +93,9 @@ __global__ void __launch_bounds__(threads, 1)
   const auto stand_between = [&](int n, int k) {
     const int column = n < TN / 4 ? 4 * LN * n : 4 * LM * (n - TN / 4);
     if constexpr (between == Between::loads)
-      loaded[n] = load_anyway((n < TN / 4 ? b0 : a0) + (k * pitch + column) * sizeof(float));
+      loaded[k][n] = load_anyway((n < TN / 4 ? b0 : a0) + (k * pitch + column) * sizeof(float));
     if constexpr (between == Between::integers)
-      asm volatile("xor.b32 %0, %0, %1;" : "+r"(integers[n]) : "r"(integers[(n + 1) % loads]));
+      integers[n] = __funnelshift_l(integers[n], integers[(n + 1) % loads], 7);
   };
 
   __syncthreads();
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(threads, 1)
 #pragma unroll
         for (int jj = 0; jj < TN; ++jj) {
           const int j = i % 2 ? jj : TN - 1 - jj;
-          acc[i][j] = fmaf(a[k % 2][i], b[k % 2][j], acc[i][j]);
+          acc[i][j] = fmaf(a[k][i], b[k][j], acc[i][j]);
         }
       }
   __syncthreads();
@@ -122,8 +122,11 @@ __global__ void __launch_bounds__(threads, 1)
 #pragma unroll
     for (int j = 0; j < TN; ++j) sum += acc[i][j];
 #pragma unroll
-  for (int n = 0; n < loads; ++n)
-    sum += loaded[n].x + loaded[n].y + loaded[n].z + loaded[n].w + (integers[n] & 1);
+  for (int n = 0; n < loads; ++n) {
+    sum += integers[n] & 1;
+#pragma unroll
+    for (const auto& k : loaded) sum += k[n].x + k[n].y + k[n].z + k[n].w;
+  }
   if (sum == -1) *out = sum;
 }
 
@@ -150,7 +153,7 @@ std::vector<Case> cases() {
           {"loads, all addresses different", Between::loads, own}};
 }
 
-/// Wavefronts of a load of 16 bytes from these places, by the rule that the emulator counts by.
+// Wavefronts of a load of 16 bytes from these places, by the rule that the emulator counts by.
 int wavefronts_of(const int (&places)[32]) {
   simt::Request request{.lanes = ~0u, .address = {}};
   for (int lane = 0; lane < 32; ++lane) request.address[lane] = sizeof(float) * places[lane];
@@ -168,9 +171,9 @@ auto kernel_of(Between between) {
   }
 }
 
-/// Clocks that a scheduler takes for a k of one warp: the median over multiprocessors and starts.
+// Clocks that a scheduler takes for a k of one warp: the median over multiprocessors and starts.
 double measure(Backend& gpu, const Case& of, int multiprocessors) {
-  constexpr int starts = 5, rounds = 1000, warps = threads / 32 / 4;
+  constexpr int starts = 5, rounds = 4000, warps = threads / 32 / 4;
   const Buffer clocks(gpu, sizeof(long long) * multiprocessors, "the clocks");
   const Buffer out(gpu, sizeof(float), "the sums");
   // 128 accumulators and more a thread: no multiprocessor has the registers for a second block.
@@ -201,7 +204,9 @@ void print(const std::vector<Result>& results) {
 }
 
 std::string to_json(const Machine& machine, const std::vector<Result>& results) {
-  nlohmann::ordered_json context{{"machine", machine.name}}, rows;
+  nlohmann::ordered_json context{
+      {"machine", machine.name}, {"fmas", TM * TN}, {"instructions", loads}};
+  nlohmann::ordered_json rows;
   for (const auto& [key, value] : machine.facts) context[key] = value;
   for (const auto& [of, clocks, extra] : results) {
     nlohmann::ordered_json row{{"name", of.name}, {"clocks_per_k", clocks}};
