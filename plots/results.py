@@ -17,6 +17,7 @@ BLOCKS = re.compile(r"KC=(\d+) NC=(\d+)")
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 PEER = "peer"
 DEVICES = ("cpu", "gpu", "emulator")
+LANE_MAPS = "lane_map.json"  # of build/steps/lane_map_benchmark
 
 # Large enough for every idea to show. On the CPU no power of two, so that what one step gains over
 # another is not hidden behind conflict misses, which step 03 looks at by themselves.
@@ -173,8 +174,9 @@ class Results:
     """Every row of a directory of result files. `problems` names what could not be read.
 
     `rows` are the plain ones; `variants` ran on several threads or with padded rows; `candidates`
-    are the tiles that --tune tried, with those it refused. What it chose is no result file. All of
-    these multiply what steps usually do; `other_operands` have another --init.
+    are the tiles that --tune tried, with those it refused. All of these multiply what steps usually
+    do; `other_operands` have another --init. What --tune chose, and the benchmark of lane maps, are
+    no result files.
     """
 
     def __init__(self, directory: Path):
@@ -182,7 +184,7 @@ class Results:
         self.problems: list = []
         rows: list = []
         for path in sorted(self.directory.glob("*.json")):
-            if path.name.endswith(".tuned.json"):
+            if path.name.endswith((".tuned.json", LANE_MAPS)):
                 continue
             try:
                 rows += read_file(path)

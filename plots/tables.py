@@ -16,6 +16,7 @@ Markers (MACHINE is a directory of plots/reference):
     <!-- generated: parts STEP MACHINE -->                   a step without each of its parts
     <!-- generated: peers STEP MACHINE -->                   a step over every peer at every shape
     <!-- generated: errors MACHINE STEP -->                  how far off a step and its peers are
+    <!-- generated: lane_map MACHINE -->                     what a load costs a stream of FMAs
     <!-- generated: figure NAME MACHINE "What it shows" [STEP] -->
         one figure, with its alternative text; STEP is the one whose result it needs
     ... <!-- end generated -->
@@ -33,6 +34,7 @@ cannot be filled for another reason is named with page and line, and keeps what 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import re
@@ -42,7 +44,7 @@ import sys
 from pathlib import Path
 
 import counters
-from results import PEER, Missing, Results, Row, device_of, show_shape, title_of
+from results import LANE_MAPS, PEER, Missing, Results, Row, device_of, show_shape, title_of
 from style import significant
 
 OPEN = re.compile(r"<!-- generated: (?P<words>.+?) -->")
@@ -512,6 +514,33 @@ def mean_ratio(row: Row, results: Results, word: str) -> str:
     return show(geometric_mean(ratios)) if ratios else ""
 
 
+def lane_map_table(reference: Reference, page: Path, machine: str) -> list:
+    """What lane_map_benchmark found: clocks of a loop of FMAs with other instructions in between."""
+    path = reference.directory(machine) / LANE_MAPS
+    if not path.is_file():
+        return [f"*The lane maps were not measured on {machine}.*"]
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        context = data["context"]
+        cells = [
+            [
+                row["name"],
+                count(row.get("wavefronts_a")),
+                count(row.get("wavefronts_b")),
+                f"{row['clocks_per_k']:.1f}",
+                f"{row['extra_clocks']:.1f}" if "extra_clocks" in row else "",
+            ]
+            for row in data["benchmarks"]
+        ]
+        note = f"{context['instructions']} for each k of a warp, beside {context['fmas']} FMAs"
+    except (ValueError, KeyError, TypeError) as error:
+        raise Missing(f"{path.name}: {type(error).__name__}: {error}") from error
+    header = ["between the FMAs", "wavefronts of a load of A", "of B", "clocks for each k"]
+    header += ["extra, for each instruction"]
+    note += "; clocks of a scheduler with two warps. Wavefronts by the emulator's rule"
+    return table(header, cells) + ["", f"*{context['machine']}: {note}.*"]
+
+
 def figure_line(
     reference: Reference, page: Path, name: str, machine: str, text: str, step: str = ""
 ) -> list:
@@ -532,6 +561,7 @@ BLOCKS = {
     "parts": parts_table,
     "peers": peers_table,
     "errors": errors_table,
+    "lane_map": lane_map_table,
     "figure": figure_line,
 }
 

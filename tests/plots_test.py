@@ -846,6 +846,28 @@ class Tables(PlotsTest):
         page = self.block("misses 01_cpu_naive invented")
         self.assertIn("*01 naive was not run through the cache simulation on invented.*", page)
 
+    def test_lane_maps_are_a_table_and_no_result_rows(self):
+        write_gpu(self.machine)
+        self.assertIn("*The lane maps were not measured on", self.block("lane_map invented"))
+        words = {"machine": "an invented gpu", "fmas": 128, "instructions": 6}
+        rows = [
+            {"name": "nothing", "clocks_per_k": 130.04},
+            {"name": "integers", "clocks_per_k": 136.0, "extra_clocks": 0.99},
+            {"name": "loads", "clocks_per_k": 151.0, "extra_clocks": 3.49},
+        ]
+        rows[2].update(wavefronts_a=1, wavefronts_b=4)
+        write_file(self.machine, "lane_map.json", words, rows)
+        page = self.block("lane_map invented")
+        self.assertIn("| nothing |  |  | 130.0 |  |", page)
+        self.assertIn("| integers |  |  | 136.0 | 1.0 |", page)
+        self.assertIn("| loads | 1 | 4 | 151.0 | 3.5 |", page)
+        self.assertIn("6 for each k of a warp, beside 128 FMAs", page)
+        self.assertEqual(Results(self.machine).problems, [])
+        write_file(self.machine, "lane_map.json", words, [{"name": "no clocks"}])
+        status, _, said = self.fill("<!-- generated: lane_map invented -->\n<!-- end generated -->\n")
+        self.assertEqual(status, 1)
+        self.assertIn("lane_map.json: KeyError: 'clocks_per_k'", said)
+
     def write_counters(self, step, launches, **more):
         """A file of counters of 128^3; launches: (row, share of each number)."""
         numbers = {

@@ -18,8 +18,8 @@ inline CUtensorMap tensor_map(const float* matrix, int rows, int columns, std::i
                               int box_rows, int box_columns) {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
-                                         cudaEnableDefault, &found),
+  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault,
+                                         &found),
         "asking the driver for tensor maps");
   if (found != cudaDriverEntryPointSuccess)
     throw Refusal(Exit::unsupported, "the driver knows no tensor maps: update it");

@@ -103,9 +103,8 @@ std::optional<Kernel> open_cublas(int) {
   const auto library = Library::open({"libcublas.so.13", "libcublas.so.12"});
   if (!library) return std::nullopt;
   const Api api(*library);
-  return peer_kernel(
-      "cuBLAS " + api.version() + (layout == LayoutA::k_major ? ", A k-major" : ""),
-      [api](const Problem& problem) { return prepare(api, layout, problem); });
+  return peer_kernel("cuBLAS " + api.version() + (layout == LayoutA::k_major ? ", A k-major" : ""),
+                     [api](const Problem& problem) { return prepare(api, layout, problem); });
 }
 
 }  // namespace

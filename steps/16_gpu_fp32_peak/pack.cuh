@@ -9,6 +9,7 @@
 
 #include "common/launch.hpp"
 #include "common/workspace.hpp"
+#include "steps/16_gpu_fp32_peak/choice.hpp"
 #include "steps/16_gpu_fp32_peak/thread_tile.hpp"
 
 namespace gemm {
@@ -54,7 +55,6 @@ __device__ __forceinline__ void widen(int block, int N, const float* B, std::int
 // C = alpha * A * B + beta * C for the `columns` <= few columns that B and the output begin with. No
 // element of A is used again: a warp reads rows of it as fast as memory gives them, 32 neighbouring
 // floats at a time. The sum over the lanes comes in a fixed order.
-constexpr int few = 4;
 constexpr int few_rows = 2;  // rows of C for each warp
 constexpr int few_rows_of_block = pack_threads / 32 * few_rows;
 constexpr int few_depth = 1024;  // how much of K fits in shared memory at a time
@@ -125,9 +125,6 @@ __global__ void __launch_bounds__(pack_threads) pack_operands(const PackCall cal
   multiply_few_columns(block, call.M, call.columns, call.K, call.A, call.lda, call.B + call.N,
                        call.ldb, call.output);
 }
-
-/// How many columns of C are better multiplied apart than by tiles of BN columns.
-constexpr int columns_apart(int N, int BN) { return N > BN && N % BN <= few ? N % BN : 0; }
 
 /// Operands as the kernel reads them, and what has to be done before, if anything.
 struct Packed {

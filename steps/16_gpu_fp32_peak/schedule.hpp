@@ -51,14 +51,14 @@ constexpr TilePlace place_of_tile(const Schedule& s, int tile) {
 /// so nobody waits for a block with a higher number, and those may start as late as they like.
 class Pieces {
  public:
-  __host__ __device__ Pieces(const Schedule& schedule, int block)
+  constexpr Pieces(const Schedule& schedule, int block)
       : schedule_(schedule),
         tile_(block),
         begin_(schedule.share(block)),
         end_(schedule.share(block + 1)) {}
 
   /// False when there is no more.
-  __host__ __device__ bool next(Piece& piece) {
+  constexpr bool next(Piece& piece) {
     const int slices = schedule_.slices;
     if (tile_ < schedule_.whole) {
       piece = {tile_, 0, slices};

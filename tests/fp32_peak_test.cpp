@@ -1,0 +1,109 @@
+// The schedule of step 16, and which kernel it takes for which shape.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "steps/16_gpu_fp32_peak/choice.hpp"
+#include "steps/16_gpu_fp32_peak/schedule.hpp"
+
+namespace gemm {
+namespace {
+
+constexpr Tile tile{.BM = 256, .BN = 128, .BK = 32};
+
+// Every slice of every tile is multiplied once; and of a tile that is cut, what the blocks from the
+// first one on bring is all that the last one does not do itself.
+void expect_all_work_done_once(const Schedule& schedule) {
+  std::map<int, std::vector<int>> done;
+  std::map<int, std::map<int, Piece>> unfinished;  // by tile, then by block
+  std::map<int, std::pair<int, Piece>> finishing;
+  for (int block = 0; block < schedule.blocks; ++block) {
+    Pieces pieces(schedule, block);
+    Piece piece;
+    int brought = 0;
+    while (pieces.next(piece)) {
+      ASSERT_LT(piece.slice0, piece.slice1);
+      done[piece.tile].resize(schedule.slices);
+      for (int s = piece.slice0; s < piece.slice1; ++s) ++done[piece.tile][s];
+      if (piece.slice1 < schedule.slices) {
+        unfinished[piece.tile][block] = piece;
+        ++brought;
+      } else {
+        EXPECT_TRUE(finishing.try_emplace(piece.tile, block, piece).second);
+      }
+    }
+    EXPECT_LE(brought, 1) << "a block has room for the sums of one tile";
+  }
+  ASSERT_EQ(done.size(), static_cast<std::size_t>(schedule.tiles()));
+  for (const auto& [number, slices] : done)
+    EXPECT_EQ(slices, std::vector<int>(schedule.slices, 1)) << "tile " << number;
+
+  for (const auto& [number, owner] : finishing) {
+    const auto& [block, piece] = owner;
+    if (piece.slice0 == 0) continue;
+    int next = 0;
+    for (int other = first_block_of(schedule, number, block - 1); other < block; ++other) {
+      if (schedule.share(other) == schedule.share(other + 1)) continue;
+      ASSERT_TRUE(unfinished[number].contains(other));
+      EXPECT_EQ(unfinished[number][other].slice0, next);
+      next = unfinished[number][other].slice1;
+    }
+    EXPECT_EQ(next, piece.slice0);
+  }
+}
+
+TEST(Schedule, MultipliesEverySliceOnce) {
+  for (const Shape shape : {Shape{256, 128, 32}, Shape{1, 1, 1}, Shape{1024, 1024, 1024},
+                            Shape{1023, 1025, 1027}, Shape{4096, 4096, 4096}, Shape{257, 129, 4000},
+                            Shape{8192, 128, 8192}, Shape{3000, 5000, 70}})
+    for (const int blocks : {1, 2, 7, 132, 264})
+      for (const bool cut : {false, true})
+        expect_all_work_done_once(schedule_of(shape, tile, blocks, cut));
+}
+
+// 512 tiles of 4096^3: three rounds of 132, and 116 tiles that are cut.
+TEST(Schedule, CutsWhatIsLeftOfWholeRounds) {
+  const Schedule cut = schedule_of({4096, 4096, 4096}, tile, 132, true);
+  EXPECT_EQ(cut.tiles(), 512);
+  EXPECT_EQ(cut.whole, 396);
+  EXPECT_EQ(schedule_of({4096, 4096, 4096}, tile, 132, false).whole, 512);
+}
+
+TEST(Schedule, PlacesEveryTileOnce) {
+  const Schedule schedule = schedule_of({5000, 3000, 32}, tile, 132, true);
+  std::map<std::pair<int, int>, int> seen;
+  for (int t = 0; t < schedule.tiles(); ++t) {
+    const TilePlace place = place_of_tile(schedule, t);
+    EXPECT_LT(place.row, schedule.tiles_m);
+    EXPECT_LT(place.col, schedule.tiles_n);
+    ++seen[{place.row, place.col}];
+  }
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(schedule.tiles()));
+}
+
+TEST(Choice, TakesTheKernelThatFillsTheGpu) {
+  const auto on_h200 = [](Shape s) { return plan_for(s, 132, true); };
+  EXPECT_EQ(on_h200({512, 512, 512}), Plan::portable_small);
+  EXPECT_EQ(on_h200({64, 64, 65536}), Plan::portable_small);
+  EXPECT_EQ(on_h200({768, 768, 768}), Plan::portable_large);
+  EXPECT_EQ(on_h200({1024, 1024, 1024}), Plan::in_cluster);
+  EXPECT_EQ(on_h200({1023, 1025, 1027}), Plan::in_cluster);
+  EXPECT_EQ(on_h200({2048, 2048, 2048}), Plan::in_place);
+  EXPECT_EQ(on_h200({4096, 4096, 64}), Plan::in_place);
+  EXPECT_EQ(on_h200({4096, 4096, 4096}), Plan::packed);
+  EXPECT_EQ(on_h200({4096, 4096, 0}), Plan::portable_large);
+  EXPECT_EQ(plan_for({4096, 4096, 4096}, 108, false), Plan::portable_large);
+  EXPECT_EQ(plan_for({512, 512, 512}, 108, false), Plan::portable_small);
+}
+
+TEST(Choice, LeavesAFewColumnsApart) {
+  EXPECT_EQ(columns_apart(4097, 128), 1);
+  EXPECT_EQ(columns_apart(4100, 128), 4);
+  EXPECT_EQ(columns_apart(4101, 128), 0);
+  EXPECT_EQ(columns_apart(4096, 128), 0);
+  EXPECT_EQ(columns_apart(3, 128), 0);
+}
+
+}  // namespace
+}  // namespace gemm
