@@ -97,7 +97,7 @@ Traffic traffic(Shape s) {
 
 std::vector<Kernel> rows() {
   return {
-    {"complete", prepare, traffic},
+    {"complete", prepare, traffic, large},
 #if !defined(GEMM_EMULATOR)
         hopper_row<packed>("256x128, A packed"), hopper_row<in_place>("128x256, A in place"),
         hopper_row<in_cluster>("128x128, two blocks in a cluster"),
