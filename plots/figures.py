@@ -428,10 +428,9 @@ def draw_roofs(ax, rows, moved: dict, memory: str, levels, unit, peak, low) -> N
     ax.plot([min(ridges), right], [peak, peak], color="black", linewidth=1.6)
     ax.annotate(
         f"FMA peak {significant(peak)}",
-        (right, peak),
-        xytext=(-2, 3),
+        (min(ridges), peak),
+        xytext=(2, 3),
         textcoords="offset points",
-        ha="right",
         fontsize=7.5,
     )
     for place, level in enumerate(level for level in levels if level.bytes_per_second):
@@ -498,9 +497,9 @@ MOVED_IN = {
 
 
 def moved_points(results: Results, row: Row, memory: str) -> list:
-    """(FLOP per byte moved, fill, label) of what a profiler read of a row."""
+    """(FLOP per byte moved, fill, label) of what a profiler read of a row that requests any."""
     profile = counters.of_row(results, row)
-    if not profile:
+    if not profile or not row.intensity(memory):
         return []
     points = [(profile.intensity(moved), *look) for moved, look in MOVED_IN[memory].items()]
     return [point for point in points if point[0]]
@@ -512,8 +511,7 @@ def draw_moved(ax, rows, moved: dict, memory: str, unit: float) -> None:
     for row in rows:
         y, colour = row.gflops / unit, step_style(row.step)["color"]
         for x, fill, label in moved[row.step]:
-            if requested := row.intensity(memory):
-                ax.plot([requested, x], [y, y], color=colour, linewidth=0.7, zorder=2)
+            ax.plot([row.intensity(memory), x], [y, y], color=colour, linewidth=0.7, zorder=2)
             look = {**step_style(row.step), "markerfacecolor": fill, "markeredgecolor": colour}
             ax.plot(x, y, linestyle="none", zorder=3, **look)
             labels[label] = fill
@@ -990,7 +988,7 @@ def cpu_ablation(results: Results):
     """Step 06 without one of its parts at a time, relative to the whole."""
     every = packed_rows(results)
     whole = {row.shape: row for row in every if row.kernel == "complete"}
-    rows = [r for r in every if r.kernel.startswith("without ") and r.shape in whole]
+    rows = [r for r in every if r.lacks_a_part and r.shape in whole]
     if not rows:
         raise Missing(f'{PACKED} was not timed with its rows "complete" and "without .."')
     shapes = sorted({row.shape for row in rows}, key=math.prod)[-2:]

@@ -106,9 +106,14 @@ class Row:
         return "accesses" in self.counters and len(self.rates) == 1
 
     @property
+    def lacks_a_part(self) -> bool:
+        """Whether it leaves out a part of its step, to show what that is worth."""
+        return "without " in self.kernel
+
+    @property
     def complete(self) -> bool:
         """Whether it is its step as it is meant: with all parts, and the blocks of the model."""
-        return not self.kernel.startswith("without ") and not BLOCKS.fullmatch(self.kernel)
+        return not self.lacks_a_part and not BLOCKS.fullmatch(self.kernel)
 
     @property
     def settings(self) -> tuple:

@@ -10,10 +10,10 @@ Markers (MACHINE is a directory of plots/reference):
     <!-- generated: step STEP MACHINE -->                    every row of one step at its main size
     <!-- generated: counts STEP MACHINE -->                  what executing the kernels counted
     <!-- generated: misses STEP MACHINE -->                  cache misses, model and simulation
-    <!-- generated: counters MACHINE STEP.. -->              predicted, counted, read off the GPU
+    <!-- generated: counters MACHINE STEP ["ROW"..] .. -->   predicted, counted, read off the GPU
     <!-- generated: machine MACHINE -->                      what was measured on, and its ceilings
     <!-- generated: register_tiles STEP MACHINE -->          CPU register tiles, bounds and rates
-    <!-- generated: parts STEP MACHINE -->                   a step without each of its parts
+    <!-- generated: parts STEP MACHINE ["WHOLE ROW"] -->     a step without each of its parts
     <!-- generated: peers STEP MACHINE -->                   a step over every peer at every shape
     <!-- generated: errors MACHINE STEP -->                  how far off a step and its peers are
     <!-- generated: lane_map MACHINE -->                     what a load costs a stream of FMAs
@@ -270,29 +270,55 @@ def misses_table(reference: Reference, page: Path, step: str, machine: str) -> l
     return table(header, cells) + ["", note]
 
 
-def counters_table(reference: Reference, page: Path, machine: str, *steps: str) -> list:
-    """FLOP/byte predicted, counted and measured, and what was busy: a row a step, in two tables."""
+def counters_table(reference: Reference, page: Path, machine: str, *words: str) -> list:
+    """FLOP/byte predicted, counted and measured, and what was busy, in two tables.
+
+    words: steps, each with the names of its rows behind it, or none for the one that stands for it.
+    """
     results = reference.results(machine)
-    profiles = {step: counters.to_show(results, step) for step in steps}
-    counted = {step: counted_like(results, step, profile) for step, profile in profiles.items()}
-    names = {step: [link(step, page, reference.root), profiles[step].row] for step in steps}
-    sizes = sorted({profile.size for profile in profiles.values()})
+    profiles = profiles_of(results, words)
+    counted = [counted_like(results, step, profile) for step, profile in profiles]
+    names = [[link(step, page, reference.root), profile.row] for step, profile in profiles]
+    sizes = sorted({profile.size for _, profile in profiles})
     where = f"{' / '.join(map(str, sizes))}, {machine}"
-    lines = table(
-        ["step", "row", *INTENSITIES],
-        [names[s] + intensity_cells(results, s, profiles[s], counted[s]) for s in steps],
-    )
+    cells = [intensity_cells(results, *pair, row) for pair, row in zip(profiles, counted)]
+    lines = table(["step", "row", *INTENSITIES], [a + b for a, b in zip(names, cells)])
     note = f"FLOP/byte, M = N = K = {where}. Predicted: bytes requested, by the model"
-    note += agreement([row for row in counted.values() if row])
+    note += agreement([row for row in counted if row])
     note += ". Moved: Nsight Compute, in one run; of shared memory, whole wavefronts."
     lines += ["", f"*{note}*", ""]
-    lines += table(["step", *BUSY], [names[s][:1] + busy_cells(profiles[s]) for s in steps])
+    # The step alone names a line, unless it has several.
+    named = slice(2 if len({step for step, _ in profiles}) < len(profiles) else 1)
+    leading = {reason for _, profile in profiles for reason, _ in profile.stalls()[:3]}
+    cells = [busy_cells(profile, leading) for _, profile in profiles]
+    header = ["step", "row"][named] + BUSY
+    lines += table(header, [a[named] + b for a, b in zip(names, cells)])
     note = "Nsight Compute, the same runs."
-    if any(profile.stalls() for profile in profiles.values()):
+    if leading:
         note += " Stalls: warps of a scheduler that wait for it, for each instruction issued."
-    if any(len(profile.launches) > 1 for profile in profiles.values()):
+    if any(len(profile.launches) > 1 for _, profile in profiles):
         note += " Of several kernels, sums, or means over their time."
     return lines + ["", f"*{note}*"]
+
+
+def profiles_of(results: Results, words: tuple) -> list:
+    """(step, profile) of every row named behind its step; of a step without one, see to_show."""
+    named: list = []
+    for word in words:
+        if re.fullmatch(r"\d\d_\w+", word):
+            named.append((word, []))
+        elif named:
+            named[-1][1].append(word)
+        else:
+            raise Missing(f"counters of {word!r}: of which step?")
+    found = []
+    for step, rows in named:
+        there = {profile.row: profile for profile in counters.read(results.directory, step)}
+        if unknown := [row for row in rows if row not in there]:
+            raise Missing(f"{step}.ncu.csv has no row {unknown[0]!r}")
+        chosen = [there[row] for row in rows] or [counters.to_show(results, step)]
+        found += [(step, profile) for profile in chosen]
+    return found
 
 
 INTENSITIES = ["global, predicted", "counted", "L2, moved", "memory, at most", "memory, moved"]
@@ -338,10 +364,15 @@ def intensity_cells(
     return cells + [*requested("shared"), measured["shared"]]
 
 
-def busy_cells(profile: counters.Profile) -> list:
+def busy_cells(profile: counters.Profile, leading: set) -> list:
+    """What was busy, and the stalls among `leading`: the same ones in every line of a table."""
     conflicts = profile.ratio(counters.BANK_CONFLICTS, counters.SHARED_WAVEFRONTS)
     shares = [counters.PIPE_BUSY, counters.ISSUE_BUSY, counters.WARPS_ACTIVE]
-    stalls = [f"{reason.replace('_', ' ')} {show(n, 2)}" for reason, n in profile.stalls()[:3]]
+    stalls = [
+        f"{reason.replace('_', ' ')} {show(n, 2)}"
+        for reason, n in profile.stalls()
+        if reason in leading
+    ]
     return [
         show_or_dash(profile.per_fma(counters.SHARED_LOADS)),
         show_or_dash(profile.per_fma(counters.LOAD_WAVEFRONTS)),
@@ -415,23 +446,25 @@ def short_shape(shape: tuple) -> str:
     return str(shape[0]) if len(set(shape)) == 1 else " x ".join(map(str, shape))
 
 
-def parts_table(reference: Reference, page: Path, step: str, machine: str) -> list:
-    """The rate of the complete step by size, and what is left of it without each part."""
+def parts_table(
+    reference: Reference, page: Path, step: str, machine: str, whole: str = "complete"
+) -> list:
+    """The rate of the row with every part by size, and what is left of it without each."""
     results = reference.results(machine)
-    rows = square(row for row in results.timed("cpu") if row.step == step)
+    rows = square(row for row in results.timed(device_of(step)) if row.step == step)
     there = {(row.kernel, row.shape[0]): row for row in rows}
-    parts = [name for name in dict.fromkeys(r.kernel for r in rows) if name.startswith("without ")]
-    sizes = sorted({n for name, n in there if name in parts and ("complete", n) in there})
+    parts = list(dict.fromkeys(row.kernel for row in rows if row.lacks_a_part))
+    sizes = sorted({n for name, n in there if name in parts and (whole, n) in there})
     if not sizes:
-        raise Missing(f'{step} was not timed with its rows "complete" and "without .."')
-    whole = [there["complete", n] for n in sizes]
-    cells = [["complete, GFLOP/s", *(show(row.gflops) for row in whole)]]
+        raise Missing(f'{step} was not timed with its rows "{whole}" and "without .."')
+    wholes = [there[whole, n] for n in sizes]
+    cells = [[f"{whole}, GFLOP/s", *(show(row.gflops) for row in wholes)]]
     for name in parts:
         found = [there.get((name, n)) for n in sizes]
-        ratios = [row.over(complete) if row else None for row, complete in zip(found, whole)]
-        cells.append([f"{name}, x complete", *map(show, ratios)])
+        ratios = [row.over(complete) if row else None for row, complete in zip(found, wholes)]
+        cells.append([f"{name}, x {whole}", *map(show, ratios)])
     header = ["row"] + [f"n = {n}" for n in sizes]
-    return table(header, cells) + ["", provenance(whole, results, "M = N = K = n")]
+    return table(header, cells) + ["", provenance(wholes, results, "M = N = K = n")]
 
 
 def geometric_mean(values: list) -> float:
@@ -441,31 +474,46 @@ def geometric_mean(values: list) -> float:
 def peers_table(reference: Reference, page: Path, step: str, machine: str) -> list:
     """The step's fastest complete row over every peer that ran beside it, shape by shape."""
     results = reference.results(machine)
-    rows = [row for row in results.timed("cpu") if row.step == step and row.complete]
+    device = device_of(step)
+    rows = [row for row in results.timed(device) if row.step == step and row.complete]
     shapes = sorted({row.shape for row in rows}, key=square_first)
-    best = [results.best(step, "cpu", shape) for shape in shapes]
+    best = [results.best(step, device, shape) for shape in shapes]
     best = [row for row in best if ratios_to_peers(row)]
-    words = sorted({word for row in best for word in ratios_to_peers(row)})
-    if not words:
+    over = [ratios_by_name(results, row) for row in best]
+    peers = sorted({name for ratios in over for name in ratios})
+    if not peers:
         raise Missing(f"no peer ran beside {step}")
-    files = {id(row.machine) for row in best}
-    peers = [row.kernel for row in results.rows if row.step == PEER and id(row.machine) in files]
-    called = {name.split()[0].lower(): name.split(",")[0] for name in sorted(peers)}
     of_peak, *shares = peak_column(best)
     cells = []
-    for row, share in zip(best, shares):
-        ratios = [show(ratios_to_peers(row).get(word)) for word in words]
-        cells.append([short_shape(row.shape), show(row.gflops), share, *ratios])
-    known = [[r[word] for row in best if word in (r := ratios_to_peers(row))] for word in words]
+    for row, share, ratios in zip(best, shares, over):
+        cells.append([short_shape(row.shape), show(row.gflops), share])
+        cells[-1] += [show(ratios.get(name)) for name in peers]
+    known = [[ratios[name] for ratios in over if name in ratios] for name in peers]
     means = [f"**{show(geometric_mean(ratios))}**" for ratios in known]
     cells.append(["**geometric mean**", "", "", *means])
     cells.append(["smallest", "", "", *(show(min(ratios)) for ratios in known)])
-    header = ["M x N x K", "GFLOP/s", of_peak]
-    header += [f"x {called.get(word, word)}" for word in words]
-    what = f"{best[0].kernel}, {len(best)} shapes"
+    header = ["M x N x K", "GFLOP/s", of_peak, *(f"x {name}" for name in peers)]
+    kernels = dict.fromkeys(row.kernel for row in best)
+    what = f"{best[0].kernel if len(kernels) == 1 else 'The best row of each shape'}"
+    what += f", {len(best)} shapes"
     machine_of = best[0].machine
     note = f"*{what}, {machine_of.name}, {machine_of.date}, {len(best[0].rates)} runs, medians.*"
     return table(header, cells) + ["", note]
+
+
+def ratios_by_name(results: Results, row: Row) -> dict:
+    """A row's rate over that of each peer beside it, by the peer's name without its threads.
+
+    A library may have run in several ways. The row has one ratio for its word, and so have they.
+    """
+    ratios: dict = {}
+    beside = [peer for peer in results.rows if peer.step == PEER and peer.machine is row.machine]
+    for peer in (peer for peer in beside if peer.shape == row.shape):
+        word = peer.kernel.split()[0].lower()
+        if word in (known := ratios_to_peers(row)):
+            name = re.sub(r", \d+ threads?$", "", peer.kernel)
+            ratios[name] = known[word] / ratios_to_peers(peer).get(word, 1)
+    return ratios
 
 
 ERROR_INITS = ("uniform", "positive", "wide")

@@ -786,6 +786,32 @@ class Tables(PlotsTest):
         text = "<!-- v: invented 06_cpu_packed complete mean_ratio_to_openblas -->?<!-- /v -->\n"
         self.assertIn(f"-->{mean:.2f}<!--", self.fill(text)[1])
 
+    def test_parts_may_be_of_a_row_with_another_name(self):
+        step, shape = "11_gpu_register_tiling", (2048,) * 3
+        rates = {"large": 50.0, "large without a short loop": 40.0, "small": 55.0}
+        entries = [run for row, rate in rates.items() for run in runs(step, row, shape, rate, {})]
+        write_file(self.machine, "a.json", context(step, "gpu", [], PEAK), entries)
+        page = self.block(f'parts {step} invented "large"')
+        self.assertIn("| large, GFLOP/s | 50.0 |", page)
+        self.assertIn("| large without a short loop, x large | 0.800 |", page)
+        self.assertNotIn("small", page)
+        best = Results(self.machine).best(step)
+        self.assertEqual(best.kernel, "small")
+
+    def test_a_library_that_ran_in_two_ways_has_two_columns(self):
+        step, shape = "11_gpu_register_tiling", (2048,) * 3
+        entries = []
+        for name, row, rate in (
+            (step, "large", 60.0),
+            ("peer", "cuBLAS 1", 40.0),
+            ("peer", "cuBLAS 1, A k-major", 50.0),
+        ):
+            entries += runs(name, row, shape, rate, {"ratio_to_cublas": rate / 50})
+        write_file(self.machine, "a.json", context(step, "gpu", [], PEAK), entries)
+        page = self.block(f"peers {step} invented")
+        self.assertIn("| x cuBLAS 1 | x cuBLAS 1, A k-major |\n", page)
+        self.assertIn("| 1.50 | 1.20 |\n", page)
+
     def test_errors_of_a_step_and_its_peers_stand_side_by_side(self):
         step, shapes = "11_gpu_register_tiling", [(17, 8, 9), (4096,) * 3]
         write_gpu(self.machine)
@@ -817,9 +843,9 @@ class Tables(PlotsTest):
         for step, unit in (("05_cpu_register_tiling", "FMA"), ("22_cpu_amx", "AMX")):
             words = context(step, "cpu", [], CPU_PEAK, peak_unit=unit)
             counters = {"of_peak": 0.34, "ratio_to_mkl": 1.1, "compulsory_bytes": 768.0}
-            write_file(
-                self.machine, f"{step}.json", words, runs(step, "row", (8,) * 3, 10.0, counters)
-            )
+            entries = runs(step, "row", (8,) * 3, 10.0, counters)
+            entries += runs("peer", "MKL 3, 1 thread", (8,) * 3, 9.0, {})
+            write_file(self.machine, f"{step}.json", words, entries)
         ladder = self.block("ladder invented")
         self.assertIn("| of peak |", ladder)
         self.assertIn("| 34 % of FMA |", ladder)
@@ -920,6 +946,27 @@ class Tables(PlotsTest):
         self.assertIn(f"| {name} | 1.00 | 4.00 | 0.125 |", page)
         self.assertIn("| long scoreboard 4.0, barrier 2.0, wait 1.0 |", page)
         self.assertIn("Of several kernels, sums", page)
+
+    def test_counters_of_two_rows_of_a_step_have_the_same_stalls(self):
+        step, name, tile = GPU_ROWS[2][:3]
+        shape = (128,) * 3
+        entries = runs(step, name, shape, 1.0, tile_counters(shape, tile))
+        write_file(self.machine, "a.json", context(step, "gpu", [], 0), entries)
+        reasons = ("barrier", "wait", "sleeping", "drain")
+        stalls = [f"smsp__average_warps_issue_stalled_{r}_per_issue_active.ratio" for r in reasons]
+        lines = [["row", "size", counters.TIME, *stalls], [""] * 7]
+        lines += [["one", 128, 5, 4, 3, 2, 1], ["two", 128, 5, 1, 3, 4, 5], ["left", 128, 5, 0, 0, 0, 9]]
+        with (self.machine / f"{step}.ncu.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+        page = self.block(f'counters invented {step} "two" "one"')
+        self.assertIn("| two | drain 5.0, sleeping 4.0, wait 3.0, barrier 1.0 |\n", page)
+        self.assertIn("| one | barrier 4.0, wait 3.0, sleeping 2.0, drain 1.0 |\n", page)
+        self.assertNotIn("left", page)
+        for words, reason in ((f'{step} "three"', "no row 'three'"), ('"one"', "of which step")):
+            marker = f"<!-- generated: counters invented {words} -->"
+            status, _, said = self.fill(f"{marker}\n<!-- end generated -->\n")
+            self.assertEqual(status, 1)
+            self.assertIn(reason, said)
 
     def test_what_an_older_file_of_counters_lacks_is_no_number(self):
         step, name, tile = GPU_ROWS[2][:3]
