@@ -472,12 +472,16 @@ def geometric_mean(values: list) -> float:
 
 
 def peers_table(reference: Reference, page: Path, step: str, machine: str) -> list:
-    """The step's fastest complete row over every peer that ran beside it, shape by shape."""
+    """The step over every peer that ran beside it, shape by shape.
+
+    By its row "complete", which chooses for each shape what it does; without one by the fastest.
+    """
     results = reference.results(machine)
     device = device_of(step)
     rows = [row for row in results.timed(device) if row.step == step and row.complete]
-    shapes = sorted({row.shape for row in rows}, key=square_first)
-    best = [results.best(step, device, shape) for shape in shapes]
+    there = {row.shape: row for row in rows if row.kernel == "complete"}
+    shapes = sorted(there or {row.shape for row in rows}, key=square_first)
+    best = [there.get(shape) or results.best(step, device, shape) for shape in shapes]
     best = [row for row in best if ratios_to_peers(row)]
     over = [ratios_by_name(results, row) for row in best]
     peers = sorted({name for ratios in over for name in ratios})
