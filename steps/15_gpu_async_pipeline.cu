@@ -1,6 +1,7 @@
 // Step 15: an asynchronous pipeline.                                Before: 14_gpu_warp_tiling.cu
 // Idea    Copies go from global to shared memory by themselves (cp.async): a thread starts them and
-//         waits for them S - 1 slices later. S stages, so that S - 1 slices are under way.
+//         waits for them S - 2 slices later. S stages: one is used, the next one is there, and the
+//         others are under way.
 // Why     In step 14 the next slice rested in registers during the compute, up to 24 of them, and
 //         every float took a load and a store. Now it takes one instruction and no register.
 // Bytes   As in step 14: global 43 FLOP/byte at 256 x 128, shared 2.7 at 16 x 8.

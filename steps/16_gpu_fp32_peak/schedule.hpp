@@ -88,9 +88,9 @@ constexpr int first_block_of(const Schedule& s, int tile, int last_block) {
   return block;
 }
 
-/// How many blocks form a cluster where a cluster shares a tile: as many as there is room for. A
-/// cluster lies within one part of the GPU (a GPC), so that large ones leave some blocks' room empty;
-/// 4 is the largest that fills a GPU of 132 multiprocessors with two blocks on each.
+/// How many blocks form a cluster where a cluster shares a tile: two, where there is room. A cluster
+/// lies within one part of the GPU (a GPC), whose multiprocessors need not come in fours: larger
+/// ones would leave some of them empty.
 constexpr int blocks_of_cluster(Shape s, Tile t, int room) {
   const int tiles = ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN), slices = ceil_div(s.K, t.BK);
   int blocks = tiles > 0 ? room / tiles : 1;
