@@ -111,7 +111,7 @@ struct PackCall {
   float* Bp;
   std::int64_t b_pitch;
   Output output;  // of the last columns
-  int transposing, widening, multiplying;  // blocks
+  std::int64_t transposing, widening, multiplying;  // blocks
 };
 
 __global__ void __launch_bounds__(pack_threads) pack_operands(const PackCall call) {
@@ -162,13 +162,13 @@ inline Packed pack(const Problem& p, bool transposed, int apart) {
     packed.a_pitch = call.a_pitch = pitch_of(M);
     packed.memory_a = std::make_shared<Workspace>(std::size_t(K) * call.a_pitch);
     packed.At = call.At = packed.memory_a->data();
-    call.transposing = ceil_div(M, transpose_tile) * ceil_div(K, transpose_tile);
+    call.transposing = std::int64_t{1} * ceil_div(M, transpose_tile) * ceil_div(K, transpose_tile);
   }
   if (!rows_start_aligned(p.B, p.ldb)) {
     packed.ldb = call.b_pitch = pitch_of(N);
     packed.memory_b = std::make_shared<Workspace>(std::size_t(K) * call.b_pitch);
     packed.B = call.Bp = packed.memory_b->data();
-    call.widening = K * ceil_div(N, widen_part);
+    call.widening = std::int64_t{K} * ceil_div(N, widen_part);
   }
   if (apart > 0) {
     call.output.C += N;
@@ -176,7 +176,7 @@ inline Packed pack(const Problem& p, bool transposed, int apart) {
     call.output.aligned = false;
     call.multiplying = ceil_div(M, few_rows_of_block);
   }
-  const std::int64_t blocks = std::int64_t{call.transposing} + call.widening + call.multiplying;
+  const std::int64_t blocks = call.transposing + call.widening + call.multiplying;
   if (blocks > 0) packed.before.push_back(launch(pack_operands, {blocks, pack_threads}, call));
   return packed;
 }

@@ -144,11 +144,11 @@ inline int splits_of(Shape s, Tile t) {
 /// Sets up the kernel, and the sum of the parts of K where there are several.
 template <LaneMap map, Tile T, int stages>
 Run run_portable(const Problem& p) {
-  const auto [M, N, K] = p.shape;
-  const int splits = splits_of(p.shape, T);
+  const int M = p.shape.M, N = p.shape.N, K = p.alpha == 0 ? 0 : p.shape.K;
+  const int splits = splits_of({M, N, K}, T);
   PortableCall call{.M = M,
                     .N = N,
-                    .K = p.alpha == 0 ? 0 : K,
+                    .K = K,
                     .A = p.A,
                     .lda = p.lda,
                     .B = p.B,
