@@ -89,8 +89,9 @@ Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
 inline namespace cuda {
 
 inline void check(cudaError_t status, const char* doing) {
-  if (status != cudaSuccess)
-    throw Refusal(Exit::device_error, std::string(doing) + ": " + cudaGetErrorString(status));
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // or whoever asks for it next would be blamed for it
+  throw Refusal(Exit::device_error, std::string(doing) + ": " + cudaGetErrorString(status));
 }
 
 inline int attribute_of_gpu(cudaDeviceAttr attribute) {
