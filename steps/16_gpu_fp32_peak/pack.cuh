@@ -17,12 +17,20 @@ namespace {
 
 constexpr int pack_threads = 256;
 
+constexpr int transpose_tile = 64;
+constexpr int few_depth = 1024;  // how much of K fits in shared memory at a time
+
+// What a block keeps in shared memory, for one thing or the other.
+union PackMemory {
+  float tile[transpose_tile][transpose_tile + 1];
+  alignas(16) float Bs[few_depth][few];
+};
+
 // At[K][pitch] = A[M][K] transposed; columns from M up to the pitch are not written. A block moves
 // transpose_tile x transpose_tile elements through shared memory: read along k, written along m.
-constexpr int transpose_tile = 64;
 __device__ __forceinline__ void transpose(int block, int M, int K, const float* A, std::int64_t lda,
-                                          float* At, std::int64_t pitch) {
-  __shared__ float tile[transpose_tile][transpose_tile + 1];
+                                          float* At, std::int64_t pitch, PackMemory& memory) {
+  auto& tile = memory.tile;
   constexpr int rows = pack_threads / transpose_tile;
   const int tiles_k = ceil_div(K, transpose_tile);
   const int m0 = block / tiles_k * transpose_tile, k0 = block % tiles_k * transpose_tile;
@@ -57,12 +65,11 @@ __device__ __forceinline__ void widen(int block, int N, const float* B, std::int
 // floats at a time. The sum over the lanes comes in a fixed order.
 constexpr int few_rows = 2;  // rows of C for each warp
 constexpr int few_rows_of_block = pack_threads / 32 * few_rows;
-constexpr int few_depth = 1024;  // how much of K fits in shared memory at a time
 __device__ __forceinline__ void multiply_few_columns(int block, int M, int columns, int K,
                                                      const float* A, std::int64_t lda,
                                                      const float* B, std::int64_t ldb,
-                                                     const Output& output) {
-  alignas(16) __shared__ float Bs[few_depth][few];
+                                                     const Output& output, PackMemory& memory) {
+  auto& Bs = memory.Bs;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row0 = block * few_rows_of_block + warp * few_rows;
   float acc[few_rows][few] = {};
@@ -115,15 +122,16 @@ struct PackCall {
 };
 
 __global__ void __launch_bounds__(pack_threads) pack_operands(const PackCall call) {
+  __shared__ PackMemory memory;
   let_next_kernel_start();
   int block = blockIdx.x;
   if (block < call.transposing)
-    return transpose(block, call.M, call.K, call.A, call.lda, call.At, call.a_pitch);
+    return transpose(block, call.M, call.K, call.A, call.lda, call.At, call.a_pitch, memory);
   block -= call.transposing;
   if (block < call.widening) return widen(block, call.N, call.B, call.ldb, call.Bp, call.b_pitch);
   block -= call.widening;
   multiply_few_columns(block, call.M, call.columns, call.K, call.A, call.lda, call.B + call.N,
-                       call.ldb, call.output);
+                       call.ldb, call.output, memory);
 }
 
 /// Operands as the kernel reads them, and what has to be done before, if anything.
