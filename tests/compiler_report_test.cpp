@@ -53,6 +53,19 @@ TEST(CompilerReport, HasNoPerformanceAdvisory) {
     EXPECT_FALSE(std::regex_search(contents(report), std::regex("C75\\d\\d"))) << report;
 }
 
+// Where step 16 is compiled for 9.0, its kernels hold their sums in registers; without a body they
+// would be right about nothing.
+TEST(CompilerReport, KernelsOfCapability90AreMoreThanTheirNames) {
+  const std::string text = contents(fs::path(GEMM_REPORTS) / "16_gpu_fp32_peak.gpu.txt");
+  ASSERT_FALSE(text.empty());
+  const std::regex kernel(
+      "Compiling entry function '\\S*hopperI\\S*' for '(\\S+)'[^\\0]*?Used (\\d+) registers");
+  std::sregex_iterator at(text.begin(), text.end(), kernel), end;
+  ASSERT_NE(at, end);
+  if ((*at)[1] != "sm_90a") GTEST_SKIP() << "compiled for " << (*at)[1];
+  for (; at != end; ++at) EXPECT_GE(std::stoi((*at)[2]), 128);
+}
+
 // A step's file, and those in the folder of its name.
 std::vector<fs::path> sources_of(const fs::path& step) {
   std::vector<fs::path> sources = {step};
