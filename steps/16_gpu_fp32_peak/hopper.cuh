@@ -342,12 +342,8 @@ Run run_hopper(const Problem& p) {
 template <Variant V>
 Traffic hopper_traffic(Shape s) {
   const int apart = columns_apart(s.N, V.tile.BN);
-  const std::int64_t M = s.M, N = s.N - apart, K = s.K;
-  Traffic traffic = pipelined_traffic({s.M, s.N - apart, s.K}, V.tile);
-  const std::int64_t packed = (V.feed == FeedA::packed ? M * K : 0) + (s.N % 4 != 0 ? K * N : 0);
-  traffic.global_loaded += 4 * (packed + (apart > 0 ? (M + apart) * K : 0));
-  traffic.global_stored += 4 * (packed + M * apart);
-  return traffic;
+  return pipelined_traffic({s.M, s.N - apart, s.K}, V.tile) +
+         pack_traffic(s, V.feed == FeedA::packed, apart);
 }
 
 }  // namespace

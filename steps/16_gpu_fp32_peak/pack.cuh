@@ -189,5 +189,19 @@ inline Packed pack(const Problem& p, bool transposed, int apart) {
   return packed;
 }
 
+/// Bytes that it asks for, of a dense B.
+inline Traffic pack_traffic(Shape s, bool transposed, int apart) {
+  const std::int64_t M = s.M, N = s.N - apart, K = s.K;
+  const std::int64_t moved_a = transposed ? M * K : 0, moved_b = s.N % 4 != 0 ? K * N : 0;
+  // Of those apart, each block reads all of B into shared memory, and each of its warps from there.
+  const std::int64_t read_a = apart > 0 ? M * K : 0;
+  const std::int64_t blocks = apart > 0 ? ceil_div(s.M, few_rows_of_block) : 0;
+  constexpr int warps = pack_threads / 32;
+  return {.global_loaded = 4 * (moved_a + moved_b + read_a + blocks * K * apart),
+          .global_stored = 4 * (moved_a + moved_b + M * apart),
+          .shared_loaded = 4 * (moved_a + blocks * warps * K * few),
+          .shared_stored = 4 * (moved_a + blocks * K * few)};
+}
+
 }  // namespace
 }  // namespace gemm

@@ -183,13 +183,8 @@ Run run_portable(const Problem& p) {
 /// Bytes that it asks for.
 inline Traffic portable_traffic(Shape s, Tile t) {
   const int splits = splits_of(s, t);
-  Traffic traffic = pipelined_traffic(s, t, splits);
-  if (splits > 1) {
-    const std::int64_t parts = 4 * splits * std::int64_t{s.M} * s.N;
-    traffic.global_stored += parts;
-    traffic.global_loaded += parts;
-  }
-  return traffic;
+  const std::int64_t parts = splits > 1 ? 4 * splits * std::int64_t{s.M} * s.N : 0;
+  return pipelined_traffic(s, t, splits) + Traffic{.global_loaded = parts, .global_stored = parts};
 }
 
 }  // namespace
