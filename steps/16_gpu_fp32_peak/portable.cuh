@@ -173,9 +173,10 @@ Run run_portable(const Problem& p) {
   const auto parts = std::make_shared<Workspace>(splits * elements);
   call.output = {parts->data(), N, M, N, 1, 0, N % 4 == 0};
   call.part_pitch = elements;
-  const Run sum =
-      launch(sum_parts, {(elements + sum_threads - 1) / sum_threads, sum_threads}, M, N, splits,
-             static_cast<const float*>(parts->data()), p.C, p.ldc, p.alpha, p.beta);
+  const Grid of_sums{
+      .blocks = (elements + sum_threads - 1) / sum_threads, .threads = sum_threads, .early = true};
+  const Run sum = launch(sum_parts, of_sums, M, N, splits, static_cast<const float*>(parts->data()),
+                         p.C, p.ldc, p.alpha, p.beta);
   const Run all = in_order({start(call)}, sum);
   return {[all, parts](Stream stream) { all.start(stream); }, start(call).footprint};
 }
