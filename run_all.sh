@@ -325,11 +325,14 @@ run_tests() {
 
 # ----------------------------------------------------------------------------------------- diff
 
-# The kernel of a step: all between the opening of its namespace and its `prepare`.
+# The kernel of a step: all between the opening of its namespace and its `prepare`, in its file and in
+# the kernels' files in the folder of its name.
 kernel_of() {
-  awk '/^(Run prepare|Traffic traffic|template <.*Tile T>)/ { exit }
+  local files
+  mapfile -t files < <(printf '%s\n' "$1"; compgen -G "${1%.*}/*.cuh")
+  awk 'FNR == 1 || /^(Run prepare|Traffic traffic|inline |template <(.*Tile T[>,]|Variant ))/ { inside = 0 }
        inside { print }
-       /^namespace {/ { inside = 1 }' "$1"
+       /^namespace {/ { inside = 1 }' "${files[@]}"
 }
 
 show_diff() {
@@ -370,6 +373,7 @@ number='[0-9]+(-[0-9]+)?'
   die 2 "--steps $steps: write numbers and ranges, such as 09-13 or 03,09-11"
 [[ $device =~ ^(|cpu|gpu|emulator)$ ]] || die 2 "--device $device: there are cpu, gpu and emulator"
 [[ $device != gpu || $gpu ]] || die 2 "--device gpu: no GPU answers here; --device emulator runs the GPU steps without one"
+[[ $mode = run || ! $tune ]] || die 2 "--tune belongs to a run of the steps: leave it out"
 [[ $mode != counters || $device =~ ^(|gpu)$ ]] || die 2 "--counters reads those of a GPU: leave --device $device out"
 steps=${steps:-1-99}
 [ "$(selected_sources)" ] || die 2 "--steps $steps: there is no such step in steps/ (ranges go up: 09-13)"

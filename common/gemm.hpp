@@ -59,6 +59,11 @@ struct Traffic {
   bool operator==(const Traffic&) const = default;
 };
 
+constexpr Traffic operator+(const Traffic& a, const Traffic& b) {
+  return {a.global_loaded + b.global_loaded, a.global_stored + b.global_stored,
+          a.shared_loaded + b.shared_loaded, a.shared_stored + b.shared_stored};
+}
+
 /// What a launch takes of a multiprocessor; 0 where the backend cannot tell.
 struct Footprint {
   int threads = 0, registers = 0;

@@ -28,8 +28,8 @@ struct Grid {
 };
 
 /// The dynamic shared memory of a block, Grid::dynamic_shared_bytes of it. Unlike the arrays that a
-/// kernel declares, it may exceed 48 KB.
-alignas(16) extern __shared__ float dynamic_shared[];
+/// kernel declares, it may exceed 48 KB. Its alignment is what the copy engine asks of a box.
+alignas(128) extern __shared__ float dynamic_shared[];
 
 /// Runs one after another on a stream; the footprint is that of `last`.
 inline Run in_order(const std::vector<Run>& before, const Run& last) {
@@ -89,8 +89,9 @@ Run launch(void (*kernel)(Parameters...), Grid grid, Arguments... arguments) {
 inline namespace cuda {
 
 inline void check(cudaError_t status, const char* doing) {
-  if (status != cudaSuccess)
-    throw Refusal(Exit::device_error, std::string(doing) + ": " + cudaGetErrorString(status));
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // or whoever asks for it next would be blamed for it
+  throw Refusal(Exit::device_error, std::string(doing) + ": " + cudaGetErrorString(status));
 }
 
 inline int attribute_of_gpu(cudaDeviceAttr attribute) {

@@ -26,7 +26,7 @@ __device__ __forceinline__ void fence_barrier_init() {
 }
 
 /// mbarrier.arrive by the threads for which `arrives` holds: a predicate, no branch.
-__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier, bool arrives = true) {
+__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier, bool arrives) {
   asm volatile(
       "{\n.reg .pred arrives;\nsetp.ne.s32 arrives, %1, 0;\n"
       "@arrives mbarrier.arrive.shared::cta.b64 _, [%0];\n}" ::"r"(shared_address(barrier)),

@@ -62,6 +62,31 @@ TEST(Schedule, MultipliesEverySliceOnce) {
         expect_all_work_done_once(schedule_of(shape, tile, blocks, cut));
 }
 
+// A block of a cluster has one piece, and all pieces of a tile are those of its cluster.
+TEST(Schedule, GivesEveryBlockOfAClusterAPieceOfItsTile) {
+  for (const Shape shape :
+       {Shape{256, 128, 64}, Shape{1, 1, 65}, Shape{1023, 1025, 1027}, Shape{300, 300, 4000}})
+    for (const int cluster : {1, 2}) {
+      const Schedule schedule = schedule_of_clusters(shape, tile, cluster);
+      ASSERT_EQ(schedule.blocks, schedule.tiles() * cluster);
+      expect_all_work_done_once(schedule);
+      for (int block = 0; block < schedule.blocks; ++block) {
+        Pieces pieces(schedule, block);
+        Piece piece;
+        ASSERT_TRUE(pieces.next(piece));
+        EXPECT_EQ(piece.tile, block / cluster);
+        EXPECT_FALSE(pieces.next(piece));
+      }
+    }
+}
+
+TEST(Schedule, FormsClustersOfTwoWhereTheyFit) {
+  EXPECT_EQ(blocks_of_cluster({1024, 1024, 1024}, tile, 132), 2);
+  EXPECT_EQ(blocks_of_cluster({2048, 1024, 1024}, tile, 128), 2);
+  EXPECT_EQ(blocks_of_cluster({2048, 1024, 1024}, tile, 127), 1);
+  EXPECT_EQ(blocks_of_cluster({1024, 1024, 32}, tile, 132), 1) << "one slice";
+}
+
 // 512 tiles of 4096^3: three rounds of 132, and 116 tiles that are cut.
 TEST(Schedule, CutsWhatIsLeftOfWholeRounds) {
   const Schedule cut = schedule_of({4096, 4096, 4096}, tile, 132, true);

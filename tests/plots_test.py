@@ -711,6 +711,7 @@ class Profiling(PlotsTest):
             ([], "no GPU answers here"),
             (["--device", "emulator"], "leave --device emulator out"),
             (["--test"], "at a time"),
+            (["--tune"], "leave it out"),
         ):
             ran = subprocess.run(
                 [script, "--counters", *flags], env=paths, capture_output=True, text=True

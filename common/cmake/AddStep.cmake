@@ -16,10 +16,11 @@ elseif(GEMM_EMULATOR AND NOT TARGET Boost::context)
   set(GEMM_EMULATOR_NOTE "it needs Boost.Context: install libboost-context-dev")
 endif()
 
-# gemm_add_step(09_gpu_square_tiling [ARCHITECTURE 90a | ACCELERATED] [INSTRUCTION name operands]) turns
-# steps/09_gpu_square_tiling.{cpp,cu} into an object library for each device that can run it, and an executable of the same name under
-# build/steps. What this toolkit cannot compile is left out by name and stops nothing else. ACCELERATED: for 9.0 the step has code that
-# runs on nothing but 9.0 (sm_90a), beside code for the others.
+# gemm_add_step(09_gpu_square_tiling [ARCHITECTURE 90a | ACCELERATED] [INSTRUCTION name operands])
+# turns steps/09_gpu_square_tiling.{cpp,cu} into an object library for each device that can run it,
+# and an executable of the same name under build/steps. What this toolkit cannot compile is left out
+# by name and stops nothing else. ACCELERATED: for 9.0 the step has code that runs on nothing but 9.0
+# (sm_90a), beside code for the others.
 # `cmake --build build --target course` builds all steps and nothing but them.
 function(gemm_add_step name)
   cmake_parse_arguments(STEP "ACCELERATED" "ARCHITECTURE" "INSTRUCTION" ${ARGN})
@@ -42,6 +43,7 @@ function(gemm_add_step name)
       elseif(STEP_ACCELERATED)
         set(architectures ${CMAKE_CUDA_ARCHITECTURES})
         list(TRANSFORM architectures REPLACE "^90(-|$)" "90a\\1")
+        list(REMOVE_DUPLICATES architectures)
         set_target_properties(${name}.gpu PROPERTIES CUDA_ARCHITECTURES "${architectures}")
       endif()
       list(APPEND devices gpu)

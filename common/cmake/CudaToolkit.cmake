@@ -35,6 +35,13 @@ endfunction()
 macro(gemm_choose_architectures)
   gemm_native_architectures(native)
   if(CMAKE_CUDA_ARCHITECTURES)
+    foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
+      # A step may need its code for 9.0 in another form, so the numbers have to be known here.
+      if(NOT architecture MATCHES "^[0-9]+[af]?(-real|-virtual)?$")
+        message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES=${architecture}: name numbers, such as 90 or "
+                            "80;90, or leave it out, which means this machine's GPU")
+      endif()
+    endforeach()
     set(GEMM_CUDA_NOTE "as asked for")
   else()
     if(native)

@@ -6,7 +6,8 @@ mark_as_advanced(CLANG_FORMAT CLANG_TIDY)
 
 file(GLOB_RECURSE sources RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/common/*.[ch]pp ${PROJECT_SOURCE_DIR}/common/*.cu
-     ${PROJECT_SOURCE_DIR}/steps/*.cpp ${PROJECT_SOURCE_DIR}/steps/*.cu
+     ${PROJECT_SOURCE_DIR}/steps/*.[ch]pp ${PROJECT_SOURCE_DIR}/steps/*.cu
+     ${PROJECT_SOURCE_DIR}/steps/*.cuh
      ${PROJECT_SOURCE_DIR}/tests/*.[ch]pp ${PROJECT_SOURCE_DIR}/tests/*.cu)
 
 if(CLANG_FORMAT)

@@ -22,7 +22,7 @@ thread_local char gemm_simt_anchor = 0;
 
 namespace gemm {
 // Declared in launch.hpp, for all kernels alike.
-alignas(16) __shared__ float dynamic_shared[simt::max_shared_bytes / sizeof(float)];
+alignas(128) __shared__ float dynamic_shared[simt::max_shared_bytes / sizeof(float)];
 }  // namespace gemm
 
 namespace gemm::simt {

@@ -43,7 +43,7 @@ enum class Join { through_memory, in_cluster };
 
 // What the kernel is told besides its operands' place.
 struct HopperCall {
-  int M, N, K;
+  int M, K;
   const float* A;
   std::int64_t lda;
   Output output;
@@ -269,6 +269,7 @@ inline std::string no_hopper() {
                              32, 4, 64, 64, 16, 8, 256, 1, 8>;
   const bool there = cudaFuncGetAttributes(&compiled, kernel) == cudaSuccess &&
                      compiled.binaryVersion == 90 && compiled.ptxVersion == 90;
+  cudaGetLastError();  // that there is no such code is no failure
   return there ? "" : "needs compute capability 9.0, and code for it";
 }
 
@@ -293,22 +294,21 @@ Run run_hopper(const Problem& p) {
                              T.TN, consumers, T.blocks, V.unrolled>;
   const int apart = columns_apart(p.shape.N, T.BN);
   const int M = p.shape.M, N = p.shape.N - apart, K = p.shape.K;
-  Grid grid{.blocks = T.blocks * multiprocessors(),
+  const int room = T.blocks * multiprocessors();
+  Grid grid{.blocks = room,
             .threads = consumers + producer_threads,
             .dynamic_shared_bytes = sizeof(FedRing<V.feed, T.BM, T.BN, T.BK, V.stages>)};
-  Schedule schedule = schedule_of({M, N, K}, T, static_cast<int>(grid.blocks), V.cut);
+  Schedule schedule = schedule_of({M, N, K}, T, room, V.cut);
   if (V.join == Join::in_cluster) {
-    grid.cluster = blocks_of_cluster({M, N, K}, T, static_cast<int>(grid.blocks));
-    grid.blocks = std::int64_t{schedule.tiles()} * grid.cluster;
-    schedule.whole = 0;
-    schedule.blocks = static_cast<int>(grid.blocks);
+    grid.cluster = blocks_of_cluster({M, N, K}, T, room);
+    schedule = schedule_of_clusters({M, N, K}, T, grid.cluster);
+    grid.blocks = schedule.blocks;
   } else if (schedule.whole == schedule.tiles()) {
     grid.blocks = std::min<std::int64_t>(grid.blocks, schedule.tiles());
   }
 
   const Packed packed = pack(p, V.feed == FeedA::packed, apart);
   HopperCall call{.M = M,
-                  .N = N,
                   .K = K,
                   .A = p.A,
                   .lda = p.lda,
@@ -324,6 +324,8 @@ Run run_hopper(const Problem& p) {
     call.sums = sums->data();
     call.done = reinterpret_cast<unsigned*>(done->data());
     check(cudaMemset(call.done, 0, sizeof(unsigned) * schedule.blocks), "clearing flags");
+    // A stream that does not wait for the default stream would not wait for that either.
+    check(cudaStreamSynchronize(nullptr), "clearing flags");
   }
   CUtensorMap map_a{};
   if (V.feed == FeedA::packed) map_a = tensor_map(packed.At, K, M, packed.a_pitch, T.BK, T.BM);
@@ -340,12 +342,8 @@ Run run_hopper(const Problem& p) {
 template <Variant V>
 Traffic hopper_traffic(Shape s) {
   const int apart = columns_apart(s.N, V.tile.BN);
-  const std::int64_t M = s.M, N = s.N - apart, K = s.K;
-  Traffic traffic = pipelined_traffic({s.M, s.N - apart, s.K}, V.tile);
-  const std::int64_t packed = (V.feed == FeedA::packed ? M * K : 0) + (s.N % 4 != 0 ? K * N : 0);
-  traffic.global_loaded += 4 * (packed + (apart > 0 ? (M + apart) * K : 0));
-  traffic.global_stored += 4 * (packed + M * apart);
-  return traffic;
+  return pipelined_traffic({s.M, s.N - apart, s.K}, V.tile) +
+         pack_traffic(s, V.feed == FeedA::packed, apart);
 }
 
 }  // namespace

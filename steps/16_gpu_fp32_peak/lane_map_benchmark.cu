@@ -172,17 +172,18 @@ auto kernel_of(Between between) {
 }
 
 // Clocks that a scheduler takes for a k of one warp: the median over multiprocessors and starts.
-double measure(Backend& gpu, const Case& of, int multiprocessors) {
+double measure(Backend& gpu, const Case& of) {
   constexpr int starts = 5, rounds = 4000, warps = threads / 32 / 4;
-  const Buffer clocks(gpu, sizeof(long long) * multiprocessors, "the clocks");
+  const int blocks = multiprocessors();
+  const Buffer clocks(gpu, sizeof(long long) * blocks, "the clocks");
   const Buffer out(gpu, sizeof(float), "the sums");
   // 128 accumulators and more a thread: no multiprocessor has the registers for a second block.
-  const Run run = launch(kernel_of(of.between), {multiprocessors, threads}, rounds, of.places,
+  const Run run = launch(kernel_of(of.between), {blocks, threads}, rounds, of.places,
                          static_cast<long long*>(clocks.get()), static_cast<float*>(out.get()));
   std::vector<double> all;
   for (int start = 0; start < starts; ++start) {
     gpu.finish(run);
-    std::vector<long long> read(multiprocessors);
+    std::vector<long long> read(blocks);
     gpu.download(read.data(), clocks.get(), clocks.size());
     all.insert(all.end(), read.begin(), read.end());
   }
@@ -239,19 +240,14 @@ Exit benchmark_lane_maps(int argc, char** argv) {
         "no GPU answers that this build has code for, and no emulator has its clocks: run "
         "it where there is one");
   const auto gpu = open_backend(Device::gpu);
-  int device = 0, multiprocessors = 0;
-  check(cudaGetDevice(&device), "choosing the GPU");
-  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-        "asking the GPU for its multiprocessors");
-
   std::vector<Result> results;
   for (const Case& of : cases()) {
-    const double clocks = measure(*gpu, of, multiprocessors);
+    const double clocks = measure(*gpu, of);
     const double alone = results.empty() ? clocks : results.front().clocks;
     results.push_back({of, clocks, (clocks - alone) / loads});
   }
   std::printf("%s: outer products of %d x %d, %d threads on each of %d multiprocessors\n",
-              gpu->name().c_str(), TM, TN, threads, multiprocessors);
+              gpu->name().c_str(), TM, TN, threads, multiprocessors());
   print(results);
   if (file.wanted()) file.write(to_json(describe_machine(*gpu), results));
   return Exit::ok;

@@ -17,12 +17,20 @@ namespace {
 
 constexpr int pack_threads = 256;
 
+constexpr int transpose_tile = 64;
+constexpr int few_depth = 1024;  // how much of K fits in shared memory at a time
+
+// What a block keeps in shared memory, for one thing or the other.
+union PackMemory {
+  float tile[transpose_tile][transpose_tile + 1];
+  alignas(16) float Bs[few_depth][few];
+};
+
 // At[K][pitch] = A[M][K] transposed; columns from M up to the pitch are not written. A block moves
 // transpose_tile x transpose_tile elements through shared memory: read along k, written along m.
-constexpr int transpose_tile = 64;
 __device__ __forceinline__ void transpose(int block, int M, int K, const float* A, std::int64_t lda,
-                                          float* At, std::int64_t pitch) {
-  __shared__ float tile[transpose_tile][transpose_tile + 1];
+                                          float* At, std::int64_t pitch, PackMemory& memory) {
+  auto& tile = memory.tile;
   constexpr int rows = pack_threads / transpose_tile;
   const int tiles_k = ceil_div(K, transpose_tile);
   const int m0 = block / tiles_k * transpose_tile, k0 = block % tiles_k * transpose_tile;
@@ -57,12 +65,11 @@ __device__ __forceinline__ void widen(int block, int N, const float* B, std::int
 // floats at a time. The sum over the lanes comes in a fixed order.
 constexpr int few_rows = 2;  // rows of C for each warp
 constexpr int few_rows_of_block = pack_threads / 32 * few_rows;
-constexpr int few_depth = 1024;  // how much of K fits in shared memory at a time
 __device__ __forceinline__ void multiply_few_columns(int block, int M, int columns, int K,
                                                      const float* A, std::int64_t lda,
                                                      const float* B, std::int64_t ldb,
-                                                     const Output& output) {
-  alignas(16) __shared__ float Bs[few_depth][few];
+                                                     const Output& output, PackMemory& memory) {
+  auto& Bs = memory.Bs;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row0 = block * few_rows_of_block + warp * few_rows;
   float acc[few_rows][few] = {};
@@ -111,19 +118,20 @@ struct PackCall {
   float* Bp;
   std::int64_t b_pitch;
   Output output;  // of the last columns
-  int transposing, widening, multiplying;  // blocks
+  std::int64_t transposing, widening, multiplying;  // blocks
 };
 
 __global__ void __launch_bounds__(pack_threads) pack_operands(const PackCall call) {
+  __shared__ PackMemory memory;
   let_next_kernel_start();
   int block = blockIdx.x;
   if (block < call.transposing)
-    return transpose(block, call.M, call.K, call.A, call.lda, call.At, call.a_pitch);
+    return transpose(block, call.M, call.K, call.A, call.lda, call.At, call.a_pitch, memory);
   block -= call.transposing;
   if (block < call.widening) return widen(block, call.N, call.B, call.ldb, call.Bp, call.b_pitch);
   block -= call.widening;
   multiply_few_columns(block, call.M, call.columns, call.K, call.A, call.lda, call.B + call.N,
-                       call.ldb, call.output);
+                       call.ldb, call.output, memory);
 }
 
 /// Operands as the kernel reads them, and what has to be done before, if anything.
@@ -162,13 +170,13 @@ inline Packed pack(const Problem& p, bool transposed, int apart) {
     packed.a_pitch = call.a_pitch = pitch_of(M);
     packed.memory_a = std::make_shared<Workspace>(std::size_t(K) * call.a_pitch);
     packed.At = call.At = packed.memory_a->data();
-    call.transposing = ceil_div(M, transpose_tile) * ceil_div(K, transpose_tile);
+    call.transposing = std::int64_t{1} * ceil_div(M, transpose_tile) * ceil_div(K, transpose_tile);
   }
   if (!rows_start_aligned(p.B, p.ldb)) {
     packed.ldb = call.b_pitch = pitch_of(N);
     packed.memory_b = std::make_shared<Workspace>(std::size_t(K) * call.b_pitch);
     packed.B = call.Bp = packed.memory_b->data();
-    call.widening = K * ceil_div(N, widen_part);
+    call.widening = std::int64_t{K} * ceil_div(N, widen_part);
   }
   if (apart > 0) {
     call.output.C += N;
@@ -176,9 +184,23 @@ inline Packed pack(const Problem& p, bool transposed, int apart) {
     call.output.aligned = false;
     call.multiplying = ceil_div(M, few_rows_of_block);
   }
-  const std::int64_t blocks = std::int64_t{call.transposing} + call.widening + call.multiplying;
+  const std::int64_t blocks = call.transposing + call.widening + call.multiplying;
   if (blocks > 0) packed.before.push_back(launch(pack_operands, {blocks, pack_threads}, call));
   return packed;
+}
+
+/// Bytes that it asks for, of a dense B.
+inline Traffic pack_traffic(Shape s, bool transposed, int apart) {
+  const std::int64_t M = s.M, N = s.N - apart, K = s.K;
+  const std::int64_t moved_a = transposed ? M * K : 0, moved_b = s.N % 4 != 0 ? K * N : 0;
+  // Of those apart, each block reads all of B into shared memory, and each of its warps from there.
+  const std::int64_t read_a = apart > 0 ? M * K : 0;
+  const std::int64_t blocks = apart > 0 ? ceil_div(s.M, few_rows_of_block) : 0;
+  constexpr int warps = pack_threads / 32;
+  return {.global_loaded = 4 * (moved_a + moved_b + read_a + blocks * K * apart),
+          .global_stored = 4 * (moved_a + moved_b + M * apart),
+          .shared_loaded = 4 * (moved_a + blocks * warps * K * few),
+          .shared_stored = 4 * (moved_a + blocks * K * few)};
 }
 
 }  // namespace

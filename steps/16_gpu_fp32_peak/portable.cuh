@@ -42,7 +42,6 @@ __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall c
                 "every thread copies the same share of a slice");
   auto& ring = *reinterpret_cast<Ring<transposed_pitch(BM), BN, BK, stages>*>(dynamic_shared);
 
-  let_next_kernel_start();
   const auto [M, N, K] = Shape{call.M, call.N, call.K};
   const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
   const int tiles_n = ceil_div(N, BN);
@@ -121,7 +120,6 @@ constexpr int sum_threads = 256;
 __global__ void __launch_bounds__(sum_threads)
     sum_parts(int M, int N, int splits, const float* parts, float* C, std::int64_t ldc, float alpha,
               float beta) {
-  wait_for_kernel_before();
   const std::int64_t elements = std::int64_t{M} * N;
   const std::int64_t e = std::int64_t(blockIdx.x) * sum_threads + threadIdx.x;
   if (e >= elements) return;
@@ -144,11 +142,11 @@ inline int splits_of(Shape s, Tile t) {
 /// Sets up the kernel, and the sum of the parts of K where there are several.
 template <LaneMap map, Tile T, int stages>
 Run run_portable(const Problem& p) {
-  const auto [M, N, K] = p.shape;
-  const int splits = splits_of(p.shape, T);
+  const int M = p.shape.M, N = p.shape.N, K = p.alpha == 0 ? 0 : p.shape.K;
+  const int splits = splits_of({M, N, K}, T);
   PortableCall call{.M = M,
                     .N = N,
-                    .K = p.alpha == 0 ? 0 : K,
+                    .K = K,
                     .A = p.A,
                     .lda = p.lda,
                     .B = p.B,
@@ -183,13 +181,8 @@ Run run_portable(const Problem& p) {
 /// Bytes that it asks for.
 inline Traffic portable_traffic(Shape s, Tile t) {
   const int splits = splits_of(s, t);
-  Traffic traffic = pipelined_traffic(s, t, splits);
-  if (splits > 1) {
-    const std::int64_t parts = 4 * splits * std::int64_t{s.M} * s.N;
-    traffic.global_stored += parts;
-    traffic.global_loaded += parts;
-  }
-  return traffic;
+  const std::int64_t parts = splits > 1 ? 4 * splits * std::int64_t{s.M} * s.N : 0;
+  return pipelined_traffic(s, t, splits) + Traffic{.global_loaded = parts, .global_stored = parts};
 }
 
 }  // namespace

@@ -88,15 +88,20 @@ constexpr int first_block_of(const Schedule& s, int tile, int last_block) {
   return block;
 }
 
-/// How many blocks form a cluster where a cluster shares a tile: two, where there is room. A cluster
-/// lies within one part of the GPU (a GPC), whose multiprocessors need not come in fours: larger
-/// ones would leave some of them empty.
+/// How many blocks form a cluster where a cluster shares a tile: two, where there is room and each
+/// gets a slice. No more: a cluster lies within one part of the GPU (a GPC), so that larger ones leave
+/// multiprocessors without a block.
 constexpr int blocks_of_cluster(Shape s, Tile t, int room) {
   const int tiles = ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN), slices = ceil_div(s.K, t.BK);
-  int blocks = tiles > 0 ? room / tiles : 1;
-  if (blocks > 2) blocks = 2;
-  if (blocks > slices) blocks = slices;
-  return blocks > 1 ? blocks : 1;
+  return tiles <= room / 2 && slices >= 2 ? 2 : 1;
+}
+
+/// The schedule where the `cluster` neighbouring blocks of each tile share it: a piece for each.
+constexpr Schedule schedule_of_clusters(Shape s, Tile t, int cluster) {
+  Schedule schedule = schedule_of(s, t, 1, false);
+  schedule.whole = 0;
+  schedule.blocks = schedule.tiles() * cluster;
+  return schedule;
 }
 
 }  // namespace gemm
