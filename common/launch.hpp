@@ -23,8 +23,7 @@ struct Grid {
   int threads;
   int dynamic_shared_bytes = 0;
   int cluster = 1;  ///< so many neighbouring blocks run at once and see each other's shared memory
-  bool early =
-      false;  ///< may start before the kernel before it is over, and waits for it by itself
+  bool early = false;  ///< starts before the kernel before it is over, and waits by itself
 };
 
 /// The dynamic shared memory of a block, Grid::dynamic_shared_bytes of it. Unlike the arrays that a

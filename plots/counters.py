@@ -48,6 +48,12 @@ METRICS = (
     r"regex:smsp__average_warps_issue_stalled_.*_per_issue_active\.ratio",
 )
 
+
+def is_metric(name: str) -> bool:
+    """Whether ncu was asked for this: its reports hold much of the machine besides."""
+    return name in METRICS or STALL.fullmatch(name) is not None
+
+
 # What moves bytes to and from each memory, and how many each time. A wavefront takes all 32 banks
 # of 4 bytes, whether all are asked or not.
 MOVED = {"L2": (L1_SECTORS, 32), "memory": (MEMORY_BYTES, 1), "shared": (SHARED_WAVEFRONTS, 128)}

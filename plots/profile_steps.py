@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from counters import METRICS, launches_of
+from counters import METRICS, is_metric, launches_of
 from results import MAIN_SIZE, Results
 
 SIZE = MAIN_SIZE["gpu"]
@@ -121,7 +121,7 @@ def write(path: Path, profiles: list) -> None:
     names = profiles[0][1]
     units = dict(zip(names, profiles[0][2]))
     told = {"Kernel Name", "Block Size", "Grid Size"}
-    kept = [name for name in names if name in told or "__" in name]
+    kept = [name for name in names if name in told or is_metric(name)]
     new = path.with_suffix(".new")
     with new.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")

@@ -30,7 +30,6 @@ Kernel portable_row(const std::string& name) {
 }
 
 constexpr auto run_large = run_portable<LaneMap::exclusive_or, large, 4>;
-constexpr auto run_small = run_portable<LaneMap::exclusive_or, small, 4>;
 
 #if !defined(GEMM_EMULATOR)
 constexpr Tile tall{.BM = 256, .BN = 128, .BK = 32, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
@@ -61,39 +60,27 @@ Plan plan_here(Shape s) { return plan_for(s, multiprocessors(), no_hopper().empt
 Plan plan_here(Shape s) { return plan_for(s, multiprocessors(), false); }
 #endif
 
-Run prepare(const Problem& p) {
-  switch (p.alpha == 0 ? Plan::portable_large : plan_here(p.shape)) {
-#if !defined(GEMM_EMULATOR)
-    case Plan::packed:
-      return run_hopper<packed>(p);
-    case Plan::in_place:
-      return run_hopper<in_place>(p);
-    case Plan::in_cluster:
-      return run_hopper<in_cluster>(p);
-#endif
-    case Plan::portable_small:
-      return run_small(p);
-    default:
-      return run_large(p);
-  }
-}
-
-Traffic traffic(Shape s) {
+// The row that a shape is left to.
+Kernel row_for(Shape s) {
   switch (plan_here(s)) {
 #if !defined(GEMM_EMULATOR)
     case Plan::packed:
-      return hopper_traffic<packed>(s);
+      return hopper_row<packed>("");
     case Plan::in_place:
-      return hopper_traffic<in_place>(s);
+      return hopper_row<in_place>("");
     case Plan::in_cluster:
-      return hopper_traffic<in_cluster>(s);
+      return hopper_row<in_cluster>("");
 #endif
     case Plan::portable_small:
-      return portable_traffic(s, small);
+      return portable_row<LaneMap::exclusive_or, small>("");
     default:
-      return portable_traffic(s, large);
+      return portable_row<LaneMap::exclusive_or, large>("");
   }
 }
+
+Run prepare(const Problem& p) { return p.alpha == 0 ? run_large(p) : row_for(p.shape).prepare(p); }
+
+Traffic traffic(Shape s) { return row_for(s).traffic(s); }
 
 std::vector<Kernel> rows() {
   return {

@@ -68,8 +68,10 @@ std::shared_ptr<cublasContext> start(const Api& api) {
 std::shared_ptr<float> transposed(const Api& api, Handle handle, const Problem& p) {
   const auto [M, N, K] = p.shape;
   void* memory = nullptr;
-  if (cudaMalloc(&memory, sizeof(float) * M * K) != cudaSuccess)
+  if (cudaMalloc(&memory, sizeof(float) * M * K) != cudaSuccess) {
+    cudaGetLastError();  // or whoever asks for it next would be blamed for it
     throw Refusal(Exit::no_memory, "no room for A once more: choose a smaller size");
+  }
   std::shared_ptr<float> result(static_cast<float*>(memory), cudaFree);
   const float one = 1, zero = 0;
   if (M > 0 && K > 0)

@@ -174,8 +174,9 @@ Run run_portable(const Problem& p) {
   const Run sum =
       launch(sum_parts, {(elements + sum_threads - 1) / sum_threads, sum_threads}, M, N, splits,
              static_cast<const float*>(parts->data()), p.C, p.ldc, p.alpha, p.beta);
-  const Run all = in_order({start(call)}, sum);
-  return {[all, parts](Stream stream) { all.start(stream); }, start(call).footprint};
+  const Run multiply = start(call);
+  const Run all = in_order({multiply}, sum);
+  return {[all, parts](Stream stream) { all.start(stream); }, multiply.footprint};
 }
 
 /// Bytes that it asks for.

@@ -5,11 +5,7 @@
 #include "common/lane_map.hpp"
 
 namespace gemm {
-#if defined(GEMM_EMULATOR)
-inline namespace emulator {
-#else
-inline namespace cuda {
-#endif
+namespace {
 
 /// Rows tr + (i / 4) * 4 * LM + i % 4 and columns tc + (j / 4) * 4 * LN + j % 4 of a warp tile of
 /// LM x LN threads: pieces of 4 x 4 elements, so that the lanes of a warp read neighbouring 16
