@@ -32,19 +32,16 @@ Kernel portable_row(const std::string& name) {
 constexpr auto run_large = run_portable<LaneMap::exclusive_or, large, 4>;
 
 #if !defined(GEMM_EMULATOR)
-constexpr Tile tall{.BM = 256, .BN = 128, .BK = 32, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
 constexpr Tile wide{.BM = 128, .BN = 256, .BK = 32, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
-constexpr Tile deep{.BM = 128, .BN = 128, .BK = 64, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
+constexpr Tile square{.BM = 128, .BN = 128, .BK = 64, .WM = 64, .WN = 64, .TM = 16, .TN = 8};
 
-constexpr Variant packed{.tile = tall, .stages = 4};
-constexpr Variant in_place{.tile = wide, .stages = 4, .feed = FeedA::on_the_way};
-constexpr Variant in_cluster{
-    .tile = deep, .stages = 3, .feed = FeedA::on_the_way, .join = Join::in_cluster, .groups = 2};
-// One technique fewer than `packed`.
-constexpr Variant with_z_order{.tile = tall, .stages = 4, .map = LaneMap::z_order};
-constexpr Variant uncut{.tile = tall, .stages = 4, .cut = false};
-constexpr Variant unrolled{.tile = tall, .stages = 4, .unrolled = 32};
-constexpr Variant two_stages{.tile = tall, .stages = 2};
+constexpr Variant wide_tiles{.tile = wide, .stages = 4};
+constexpr Variant square_tiles{.tile = square, .stages = 3, .join = Join::in_cluster, .groups = 2};
+// One technique fewer than `wide_tiles`.
+constexpr Variant with_z_order{.tile = wide, .stages = 4, .map = LaneMap::z_order};
+constexpr Variant uncut{.tile = wide, .stages = 4, .cut = false};
+constexpr Variant unrolled{.tile = wide, .stages = 4, .unrolled = 16};
+constexpr Variant two_stages{.tile = wide, .stages = 2};
 
 template <Variant V>
 Kernel hopper_row(const std::string& name) {
@@ -64,12 +61,10 @@ Plan plan_here(Shape s) { return plan_for(s, multiprocessors(), false); }
 Kernel row_for(Shape s) {
   switch (plan_here(s)) {
 #if !defined(GEMM_EMULATOR)
-    case Plan::packed:
-      return hopper_row<packed>("");
-    case Plan::in_place:
-      return hopper_row<in_place>("");
-    case Plan::in_cluster:
-      return hopper_row<in_cluster>("");
+    case Plan::wide:
+      return hopper_row<wide_tiles>("");
+    case Plan::square:
+      return hopper_row<square_tiles>("");
 #endif
     case Plan::portable_small:
       return portable_row<LaneMap::exclusive_or, small>("");
@@ -86,17 +81,17 @@ std::vector<Kernel> rows() {
   return {
     {"complete", prepare, traffic, large},
 #if !defined(GEMM_EMULATOR)
-        hopper_row<packed>("256x128, A packed"), hopper_row<in_place>("128x256, A in place"),
-        hopper_row<in_cluster>("128x128, two blocks in a cluster"),
+        hopper_row<wide_tiles>("128x256"),
+        hopper_row<square_tiles>("128x128, two blocks in a cluster"),
 #endif
         portable_row<LaneMap::exclusive_or, large>("128x128, portable"),
         portable_row<LaneMap::exclusive_or, small>("64x64, portable"),
         portable_row<LaneMap::z_order, large>("128x128, portable, z-order lanes"),
 #if !defined(GEMM_EMULATOR)
-        hopper_row<with_z_order>("packed without exclusive-or lanes"),
-        hopper_row<unrolled>("packed without a short loop"),
-        hopper_row<uncut>("packed without cut tiles"),
-        hopper_row<two_stages>("packed without stages: 2"),
+        hopper_row<with_z_order>("128x256 without exclusive-or lanes"),
+        hopper_row<unrolled>("128x256 without a short loop"),
+        hopper_row<uncut>("128x256 without cut tiles"),
+        hopper_row<two_stages>("128x256 without stages: 2"),
 #endif
   };
 }

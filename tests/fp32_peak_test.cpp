@@ -112,11 +112,11 @@ TEST(Choice, TakesTheKernelThatFillsTheGpu) {
   EXPECT_EQ(on_h200({512, 512, 512}), Plan::portable_small);
   EXPECT_EQ(on_h200({64, 64, 65536}), Plan::portable_small);
   EXPECT_EQ(on_h200({768, 768, 768}), Plan::portable_large);
-  EXPECT_EQ(on_h200({1024, 1024, 1024}), Plan::in_cluster);
-  EXPECT_EQ(on_h200({1023, 1025, 1027}), Plan::in_cluster);
-  EXPECT_EQ(on_h200({2048, 2048, 2048}), Plan::in_place);
-  EXPECT_EQ(on_h200({4096, 4096, 64}), Plan::in_place);
-  EXPECT_EQ(on_h200({4096, 4096, 4096}), Plan::packed);
+  EXPECT_EQ(on_h200({1024, 1024, 1024}), Plan::square);
+  EXPECT_EQ(on_h200({1023, 1025, 1027}), Plan::square);
+  EXPECT_EQ(on_h200({2048, 2048, 2048}), Plan::wide);
+  EXPECT_EQ(on_h200({4096, 4096, 64}), Plan::wide);
+  EXPECT_EQ(on_h200({4096, 4096, 4096}), Plan::wide);
   EXPECT_EQ(on_h200({4096, 4096, 0}), Plan::portable_large);
   EXPECT_EQ(plan_for({4096, 4096, 4096}, 108, false), Plan::portable_large);
   EXPECT_EQ(plan_for({512, 512, 512}, 108, false), Plan::portable_small);

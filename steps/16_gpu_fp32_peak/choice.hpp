@@ -11,22 +11,24 @@ constexpr int few = 4;
 constexpr int columns_apart(int N, int BN) { return N > BN && N % BN <= few ? N % BN : 0; }
 
 /// The kernels of this step.
-enum class Plan { packed, in_place, in_cluster, portable_large, portable_small };
+enum class Plan { wide, square, portable_large, portable_small };
 
 /// The plan for a shape on a GPU with so many multiprocessors; `hopper`: it has the copy engine, and
 /// this build has the kernels that use it.
 constexpr Plan plan_for(Shape s, int multiprocessors, bool hopper) {
-  const int apart = hopper ? columns_apart(s.N, 128) : 0;
-  const std::int64_t tiles = std::int64_t{1} * ceil_div(s.M, 128) * ceil_div(s.N - apart, 128);
+  const auto tiles_of = [&](int BM, int BN) {
+    const int apart = hopper ? columns_apart(s.N, BN) : 0;
+    return std::int64_t{1} * ceil_div(s.M, BM) * ceil_div(s.N - apart, BN);
+  };
+  const std::int64_t tiles = tiles_of(128, 128);
   // Of few tiles, four times as many of 64 x 64 keep more multiprocessors busy.
   if (tiles * 5 < multiprocessors) return Plan::portable_small;
   // A cluster of two for each tile has to fill the GPU; where it does not, tiles are cut finer.
   if (!hopper || s.K == 0 || tiles * 8 < 3 * multiprocessors) return Plan::portable_large;
-  if (tiles * 2 <= multiprocessors) return Plan::in_cluster;
-  // Each element of A that is packed is used N times afterwards: that costs some 55 / N of the time.
-  // To copy A in place takes 1 to 2 %.
-  if (s.N >= 4000 && s.K >= 1024) return Plan::packed;
-  return Plan::in_place;
+  // Square tiles where two blocks can share one, and where wide ones would be far from full: a wide one
+  // is the work of two, at a rate that is one twelfth higher.
+  if (tiles * 2 <= multiprocessors || tiles * 13 < tiles_of(128, 256) * 24) return Plan::square;
+  return Plan::wide;
 }
 
 }  // namespace gemm

@@ -1,4 +1,4 @@
-// The kernel for GPUs with a copy engine (compute capability 9.0): one warp feeds the others.
+// The kernel for GPUs with a copy engine (compute capability 9.0): some warps feed the others.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -7,32 +7,24 @@
 #include <memory>
 #include <string>
 #include <tuple>
-#include <type_traits>
-#include <vector>
 
-#include "common/async_copy.hpp"
 #include "common/cuda/tensor_map.hpp"
 #include "common/ptx.hpp"
 #include "common/workspace.hpp"
-#include "steps/16_gpu_fp32_peak/pack.cuh"
-#include "steps/16_gpu_fp32_peak/ring.hpp"
+#include "steps/16_gpu_fp32_peak/align.cuh"
+#include "steps/16_gpu_fp32_peak/feed.cuh"
+#include "steps/16_gpu_fp32_peak/few_columns.cuh"
 #include "steps/16_gpu_fp32_peak/schedule.hpp"
 #include "steps/16_gpu_fp32_peak/thread_tile.hpp"
 
 namespace gemm {
 namespace {
 
-// How slices of A come to lie k by k. `packed`: A has been transposed before, and the copy engine
-// brings boxes of it. `on_the_way`: four warps copy A in place, 4 bytes at a time, to where they
-// belong.
-enum class FeedA { packed, on_the_way };
-
-// One producer warpgroup; the other warps multiply. Of the 65536 registers of a multiprocessor the
-// producers keep what they need, and the multiplying warps take what is left (setmaxnreg).
-constexpr int producer_threads = 128;
-constexpr int producer_registers(FeedA feed) { return feed == FeedA::packed ? 24 : 40; }
-constexpr int consumer_registers(FeedA feed, int consumers, int blocks) {
-  const int left = (65536 / blocks - producer_threads * producer_registers(feed)) / consumers;
+// Of the 65536 registers of a multiprocessor the producers keep what they need, and the multiplying
+// warps take what is left (setmaxnreg).
+constexpr int producer_registers = 56;
+constexpr int consumer_registers(int consumers, int blocks) {
+  const int left = (65536 / blocks - producer_threads * producer_registers) / consumers;
   return left > 240 ? 240 : left / 8 * 8;
 }
 
@@ -41,27 +33,87 @@ constexpr int consumer_registers(FeedA feed, int consumers, int blocks) {
 // cluster; each of them adds up a part of the tile, out of the shared memory of all.
 enum class Join { through_memory, in_cluster };
 
-// What the kernel is told besides its operands' place.
+// What the kernel is told besides its tensor maps.
 struct HopperCall {
-  int M, K;
-  const float* A;
-  std::int64_t lda;
+  int K;
   Output output;
   Schedule schedule;
   float* sums;  // a tile for each block: what it adds to a tile that another block finishes
   unsigned* done;  // for each block: its sums are there
 };
 
-// The ring, and for each stage: it is full, it is empty again.
-template <FeedA feed, int BM, int BN, int BK, int stages>
-struct FedRing : Ring<feed == FeedA::packed ? BM : transposed_pitch(BM), BN, BK, stages> {
-  std::uint64_t full[stages], empty[stages];
-};
+// What the warps that multiply have beside the ring: results on their way to C. (A cluster passes its
+// sums on in the ring itself.)
+constexpr int floats_beside(Join join, Tile t) {
+  return join == Join::in_cluster ? 1 : t.threads() / 32 * passed_floats;
+}
 
-// C = alpha * A * B + beta * C, row-major, K > 0; A packed (K x M) or in place, B any N whose rows
-// start at multiples of 16 bytes. A persistent grid: the schedule says who multiplies what.
-template <FeedA feed, Join join, LaneMap map, int BM, int BN, int BK, int stages, int WM, int WN,
-          int TM, int TN, int consumers, int blocks, int unrolled>
+// The tile of a cluster: each of its blocks adds up a part of the rows, out of the shared memory of
+// all, in a fixed order. Sums lie there row by row, in the place of the ring: nobody needs that any
+// more. They have been multiplied by alpha, so that they are new values: floats that lie four by four
+// in registers are not where the loop over k would have its accumulators.
+template <Tile T, int groups, int LM, int LN, typename Memory>
+__device__ __forceinline__ void finish_in_cluster(Memory& memory,
+                                                  const ThreadTile<T.TM, T.TN, LM, LN>& tile,
+                                                  const Output& output, int group, int tr, int tc,
+                                                  TilePlace at) {
+  constexpr int consumers = groups * T.threads(), warps = consumers / 32;
+  constexpr int pitch = T.BN + 4;  // pieces of 4 rows and 2 columns are in different banks
+  using Sums = float[groups][T.BM][pitch];
+  static_assert(sizeof(Sums) <= sizeof memory.As + sizeof memory.Bs);
+  auto& sums = *reinterpret_cast<Sums*>(&memory);
+  const auto cluster = cooperative_groups::this_cluster();
+  ptx::sync_some<1, consumers>();  // of the ring, nobody reads any more
+#pragma unroll
+  for (int i = 0; i < T.TM; ++i)
+#pragma unroll
+    for (int j = 0; j < T.TN; j += 4) {
+      alignas(16) float scaled[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) scaled[e] = output.alpha * tile.acc[i][j + e];
+      copy4(&sums[group][tr + i / 4 * 4 * LM + i % 4][tc + j / 4 * 4 * LN], scaled);
+    }
+  cluster.sync();
+
+  const int members = cluster.num_blocks(), rank = cluster.block_rank();
+  const int lane = threadIdx.x % 32;
+  static_assert(T.BN == 4 * 32, "a warp reads a row");
+#pragma unroll 2
+  for (int r = T.BM * rank / members + threadIdx.x / 32; r < T.BM * (rank + 1) / members;
+       r += warps) {
+    alignas(16) float sum[4] = {};
+#pragma unroll
+    for (int member = 0; member < max_cluster; ++member) {
+      if (member == members) break;
+#pragma unroll
+      for (int g = 0; g < groups; ++g) {
+        const float* const theirs = cluster.map_shared_rank(&sums[g][r][0], member);
+        alignas(16) float part[4];
+        if (output.aligned) {
+          copy4(part, theirs + 4 * lane);
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) part[e] = theirs[lane + 32 * e];
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sum[e] += part[e];
+      }
+    }
+    const int row = at.row * T.BM + r, col = at.col * T.BN;
+    if (output.aligned) {
+      output.finish4(row, col + 4 * lane, sum);
+    } else {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) output.finish(row, col + lane + 32 * e, sum[e]);
+    }
+  }
+  cluster.sync();  // nobody leaves while others read its memory
+}
+
+// C = alpha * A * B + beta * C, row-major, K > 0; rows of A and B start at multiples of 16 bytes. A
+// persistent grid: the schedule says who multiplies what.
+template <Join join, LaneMap map, int BM, int BN, int BK, int stages, int WM, int WN, int TM,
+          int TN, int consumers, int blocks, int unrolled>
 __global__ void __launch_bounds__(consumers + producer_threads, blocks)
     hopper(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
            const __grid_constant__ HopperCall call) {
@@ -76,91 +128,52 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
                 "warp tiles cover the block tile exactly");
   static_assert(groups == 1 || join == Join::in_cluster, "one thread finishes an element");
   static_assert(depth % unrolled == 0 && unrolled % 2 == 0, "two fragments take turns");
-  auto& ring = *reinterpret_cast<FedRing<feed, BM, BN, BK, stages>*>(dynamic_shared);
-  constexpr int lda = sizeof ring.As[0][0] / sizeof(float);
+  constexpr Tile tile_of_block{
+      .BM = BM, .BN = BN, .BK = BK, .WM = WM, .WN = WN, .TM = TM, .TN = TN, .blocks = blocks};
+  auto& memory =
+      *reinterpret_cast<FedRing<BM, BN, BK, stages, floats_beside(join, tile_of_block)>*>(
+          dynamic_shared);
+  constexpr int lda = sizeof memory.As[0][0] / sizeof(float);
 
   const Schedule& schedule = call.schedule;
   const int tid = threadIdx.x, lane = tid % 32;
   const int warp = __shfl_sync(~0u, tid / 32, 0);  // the same for all lanes, and known to be
   if (tid == 0) {
-    constexpr int arrivals = feed == FeedA::packed ? 1 : 1 + producer_threads;
     for (int s = 0; s < stages; ++s) {
-      ptx::barrier_init(&ring.full[s], arrivals);
-      ptx::barrier_init(&ring.empty[s], warps);
+      ptx::barrier_init(&memory.full[s], full_arrivals);
+      ptx::barrier_init(&memory.empty[s], warps);
     }
+    ptx::barrier_init(&memory.arrived, 1);
     ptx::fence_barrier_init();
   }
   __syncthreads();
   wait_for_kernel_before();  // what comes until here overlaps with the end of it
-
-  Pieces pieces(schedule, blockIdx.x);
-  Piece piece;
-  int stage = 0, phase = 0;
-  const auto advance = [&] {
-    if (++stage == stages) stage = 0, phase ^= 1;
-  };
+  let_next_kernel_start();
 
   if (warp >= warps) {
     // 1. global -> shared, as far ahead as there are free stages.
-    ptx::give_back_registers<producer_registers(feed)>();
-    if (feed == FeedA::packed && (warp > warps || lane != 0)) return;
-    const auto feed_slice = [&](int row0, int col0, int k0) {
-      ptx::barrier_wait(&ring.empty[stage], phase ^ 1);  // the first round finds all stages free
-      std::uint64_t* const full = &ring.full[stage];
-      constexpr int b_bytes = BK * BN * 4, a_bytes = feed == FeedA::packed ? BK * BM * 4 : 0;
-      if (feed == FeedA::packed || tid == consumers) {
-        ptx::barrier_arrive_expecting(full, a_bytes + b_bytes);
-        ptx::copy_box(&ring.Bs[stage][0][0], &map_b, col0, k0, full);
-      }
-      if constexpr (feed == FeedA::packed) {
-        ptx::copy_box(&ring.As[stage][0][0], &map_a, row0, k0, full);
-      } else {
-        // A warp copies 8 k of 4 rows: whole sectors of A, and 32 banks of As.
-        constexpr int rows = producer_threads / 8;
-        const int t = tid - consumers, k = t % 8, m = t / 8;
-        const auto copy_all = [&](auto inside) {
-          const float* from = call.A + (row0 + m) * call.lda + k0 + k;
-          float* to = &ring.As[stage][k][m];
-#pragma unroll 1
-          for (int mm = 0; mm < BM; mm += rows, from += rows * call.lda, to += rows)
-#pragma unroll
-            for (int kk = 0; kk < BK; kk += 8) {
-              const bool valid = inside || (row0 + m + mm < call.M && k0 + k + kk < call.K);
-              copy_async<1>(to + kk * lda, from + kk, valid);
-            }
-        };
-        if (row0 + BM <= call.M && k0 + BK <= call.K)
-          copy_all(std::true_type{});
-        else
-          copy_all(std::false_type{});
-        ptx::barrier_arrive_after_copies(full);
-      }
-      advance();
-    };
-    while (pieces.next(piece)) {
-      const TilePlace at = place_of_tile(schedule, piece.tile);
-      for (int s = piece.slice0; s < piece.slice1; ++s)
-        feed_slice(at.row * BM, at.col * BN, s * BK);
-    }
-    feed_slice(0, 0, schedule.slices * BK);  // zeros: the last fragments read ahead are of this
+    ptx::give_back_registers<producer_registers>();
+    feed<BM, BN, BK, stages>(memory, schedule, map_a, map_b, tid - consumers);
     return;
   }
 
   // 2. shared -> registers -> outer products.
-  ptx::take_registers<consumer_registers(feed, consumers, blocks)>();
+  ptx::take_registers<consumer_registers(consumers, blocks)>();
   const LanePlace place = place_of<map, LM, LN>(lane);
   const int group = warp / (group_threads / 32), in_group = warp % (group_threads / 32);
   const int tr = in_group / (BN / WN) * WM + place.row * 4;
   const int tc = in_group % (BN / WN) * WN + place.col * 4;
-  const float* const a0 = &ring.As[0][group * depth][tr];
-  const float* const b0 = &ring.Bs[0][group * depth][tc];
+  const float* const a0 = &memory.As[0][group * depth][tr];
+  const float* const b0 = &memory.Bs[0][group * depth][tc];
   const float *As = a0, *Bs = b0;
-  // The loop over k runs around the whole ring, `unrolled` rows a step.
-  constexpr int steps_of_slice = depth / unrolled, steps = stages * steps_of_slice;
-  int step = 0;
+  constexpr int steps_of_slice =
+      depth / unrolled;  // the loop over k has `unrolled` of them in its body
 
+  Pieces pieces(schedule, blockIdx.x);
+  Piece piece;
+  int stage = 0, phase = 0, row = 0;
   ThreadTile<TM, TN, LM, LN> tile;
-  ptx::barrier_wait(&ring.full[0], 0);
+  ptx::barrier_wait(&memory.full[0], 0);
   tile.read_all(0, As, Bs);
   while (pieces.next(piece)) {
     tile.clear();
@@ -169,54 +182,32 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
       // The next slice has arrived before this one is used, so that fragments are read ahead across
       // the edge between them, and the loop over k has no barrier in it.
       const int used = stage;
-      advance();
-      ptx::barrier_wait(&ring.full[stage], phase);
+      if (++stage == stages) stage = 0, phase ^= 1;
+      ptx::barrier_wait(&memory.full[stage], phase);
+      // As many steps as hold something: the last slice may end early.
+      const int rest = call.K - s * BK - group * depth;
+      int left = max(1, min(steps_of_slice, ceil_div(rest, unrolled)));
 #pragma unroll 1
-      for (int u = 0; u < steps_of_slice; ++u) {
+      do {
+        --left;
 #pragma unroll
         for (int k = 0; k < unrolled - 1; ++k)
           tile.multiply(k % 2, As + (k + 1) * lda, Bs + (k + 1) * BN);
-        step = step + 1 == steps ? 0 : step + 1;
-        const int row =
-            (step + step / steps_of_slice * (BK / unrolled - steps_of_slice)) * unrolled;
+        row = left > 0 ? row + unrolled : stage * BK;
         As = a0 + row * lda;
         Bs = b0 + row * BN;
         tile.multiply(1, As, Bs);
-      }
+      } while (left > 0);
       __syncwarp();
-      ptx::barrier_arrive(&ring.empty[used], lane == 0);
+      ptx::barrier_arrive(&memory.empty[used], lane == 0);
     }
 
     const TilePlace at = place_of_tile(schedule, piece.tile);
     const int r = at.row * BM + tr, c = at.col * BN + tc;
 
     if constexpr (join == Join::in_cluster) {
-      // 3. Sums to shared memory, which nobody else needs any more; then everyone's, in a fixed
-      //    order, for a part of the rows of each thread tile.
-      constexpr int floats = BM * BN;
-      static_assert(groups * floats * sizeof(float) <= sizeof ring.As + sizeof ring.Bs);
-      float* const first = &ring.As[0][0][0] + tid % group_threads;
-      const auto cluster = cooperative_groups::this_cluster();
-      ptx::sync_some<1, consumers>();
-#pragma unroll
-      for (int i = 0; i < TM; ++i)
-#pragma unroll
-        for (int j = 0; j < TN; ++j)
-          first[group * floats + (i * TN + j) * group_threads] = tile.acc[i][j];
-      cluster.sync();
-      const int sharing = cluster.num_blocks() * groups;
-      const int mine = cluster.block_rank() * groups + group;
-      for (int i = TM * mine / sharing; i < TM * (mine + 1) / sharing; ++i) {
-        float sums[TN] = {};
-        for (int other = 0; other < sharing; ++other) {
-          const float* const theirs =
-              cluster.map_shared_rank(first, other / groups) + other % groups * floats;
-#pragma unroll
-          for (int j = 0; j < TN; ++j) sums[j] += theirs[(i * TN + j) * group_threads];
-        }
-        call.output.template store_row<TM, TN, LM, LN>(r, c, i, sums);
-      }
-      cluster.sync();  // nobody leaves while others read its memory
+      finish_in_cluster<tile_of_block, groups, LM, LN>(memory, tile, call.output, group, tr, tc,
+                                                       at);
       return;
     }
 
@@ -256,7 +247,11 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
     }
 
     // 4. registers -> global.
-    call.output.store(r, c, tile);
+    if (call.output.aligned)
+      call.output.store(r, c, tile);
+    else
+      call.output.store_rows(r - place.row * 4, c - place.col * 4, place, tile,
+                             memory.beside + warp * passed_floats);
   }
 #endif
 }
@@ -265,8 +260,8 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
 /// architecture: neither a later GPU has them, nor a build for another one.
 inline std::string no_hopper() {
   cudaFuncAttributes compiled{};
-  const auto kernel = hopper<FeedA::packed, Join::through_memory, LaneMap::exclusive_or, 256, 128,
-                             32, 4, 64, 64, 16, 8, 256, 1, 8>;
+  const auto kernel = hopper<Join::through_memory, LaneMap::exclusive_or, 128, 256, 32, 4, 64, 64,
+                             16, 8, 256, 1, 8>;
   const bool there = cudaFuncGetAttributes(&compiled, kernel) == cudaSuccess &&
                      compiled.binaryVersion == 90 && compiled.ptxVersion == 90;
   cudaGetLastError();  // that there is no such code is no failure
@@ -278,7 +273,6 @@ inline std::string no_hopper() {
 struct Variant {
   Tile tile;
   int stages;
-  FeedA feed = FeedA::packed;
   Join join = Join::through_memory;
   LaneMap map = LaneMap::exclusive_or;
   int unrolled = 8, groups = 1;
@@ -290,14 +284,15 @@ template <Variant V>
 Run run_hopper(const Problem& p) {
   constexpr Tile T = V.tile;
   constexpr int consumers = V.groups * T.threads();
-  const auto kernel = hopper<V.feed, V.join, V.map, T.BM, T.BN, T.BK, V.stages, T.WM, T.WN, T.TM,
-                             T.TN, consumers, T.blocks, V.unrolled>;
+  const auto kernel = hopper<V.join, V.map, T.BM, T.BN, T.BK, V.stages, T.WM, T.WN, T.TM, T.TN,
+                             consumers, T.blocks, V.unrolled>;
   const int apart = columns_apart(p.shape.N, T.BN);
   const int M = p.shape.M, N = p.shape.N - apart, K = p.shape.K;
   const int room = T.blocks * multiprocessors();
   Grid grid{.blocks = room,
             .threads = consumers + producer_threads,
-            .dynamic_shared_bytes = sizeof(FedRing<V.feed, T.BM, T.BN, T.BK, V.stages>)};
+            .dynamic_shared_bytes =
+                sizeof(FedRing<T.BM, T.BN, T.BK, V.stages, floats_beside(V.join, T)>)};
   Schedule schedule = schedule_of({M, N, K}, T, room, V.cut);
   if (V.join == Join::in_cluster) {
     grid.cluster = blocks_of_cluster({M, N, K}, T, room);
@@ -307,15 +302,8 @@ Run run_hopper(const Problem& p) {
     grid.blocks = std::min<std::int64_t>(grid.blocks, schedule.tiles());
   }
 
-  const Packed packed = pack(p, V.feed == FeedA::packed, apart);
-  HopperCall call{.M = M,
-                  .K = K,
-                  .A = p.A,
-                  .lda = p.lda,
-                  .output = output_of(p),
-                  .schedule = schedule,
-                  .sums = nullptr,
-                  .done = nullptr};
+  HopperCall call{
+      .K = K, .output = output_of(p), .schedule = schedule, .sums = nullptr, .done = nullptr};
   call.output.N = N;
   std::shared_ptr<Workspace> sums, done;
   if (V.join == Join::through_memory && schedule.whole < schedule.tiles()) {
@@ -327,14 +315,14 @@ Run run_hopper(const Problem& p) {
     // A stream that does not wait for the default stream would not wait for that either.
     check(cudaStreamSynchronize(nullptr), "clearing flags");
   }
-  CUtensorMap map_a{};
-  if (V.feed == FeedA::packed) map_a = tensor_map(packed.At, K, M, packed.a_pitch, T.BK, T.BM);
-  const CUtensorMap map_b = tensor_map(packed.B, K, N, packed.ldb, T.BK, T.BN);
-
-  grid.early = !packed.before.empty();
-  const Run all = in_order(packed.before, launch(kernel, grid, map_a, map_b, call));
-  const auto owned = std::make_tuple(packed.memory_a, packed.memory_b, sums, done);
-  return {[all, owned](Stream stream) { all.start(stream); }, all.footprint};
+  const Aligned A = aligned({p.A, p.lda, M, K}), B = aligned({p.B, p.ldb, K, N});
+  grid.early = A.copy.blocks + B.copy.blocks > 0;
+  const Run multiply = launch(kernel, grid, tensor_map(A.rows.from, M, K, A.rows.ld, T.BM, T.BK),
+                              tensor_map(B.rows.from, K, N, B.rows.ld, T.BK, T.BN), call);
+  Run all = grid.early ? in_order({align_rows(A, B)}, multiply) : multiply;
+  if (apart > 0) all = in_order({all}, run_few_columns(p, apart));
+  const auto owned = std::make_tuple(A.memory, B.memory, sums, done);
+  return {[all, owned](Stream stream) { all.start(stream); }, multiply.footprint};
 }
 
 /// Bytes that a variant asks for, in the kernel and before it. A tile that is cut adds the sums that
@@ -342,8 +330,8 @@ Run run_hopper(const Problem& p) {
 template <Variant V>
 Traffic hopper_traffic(Shape s) {
   const int apart = columns_apart(s.N, V.tile.BN);
-  return pipelined_traffic({s.M, s.N - apart, s.K}, V.tile) +
-         pack_traffic(s, V.feed == FeedA::packed, apart);
+  return pipelined_traffic({s.M, s.N - apart, s.K}, V.tile) + align_traffic(s.M, s.K, s.K) +
+         align_traffic(s.K, s.N - apart, s.N) + few_columns_traffic(s, apart);
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(threads, blocks) portable(const PortableCall c
                 "every thread copies the same share of a slice");
   auto& ring = *reinterpret_cast<Ring<transposed_pitch(BM), BN, BK, stages>*>(dynamic_shared);
 
+  let_next_kernel_start();  // that which sums up the parts
   const auto [M, N, K] = Shape{call.M, call.N, call.K};
   const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
   const int tiles_n = ceil_div(N, BN);
@@ -120,6 +121,7 @@ constexpr int sum_threads = 256;
 __global__ void __launch_bounds__(sum_threads)
     sum_parts(int M, int N, int splits, const float* parts, float* C, std::int64_t ldc, float alpha,
               float beta) {
+  wait_for_kernel_before();
   const std::int64_t elements = std::int64_t{M} * N;
   const std::int64_t e = std::int64_t(blockIdx.x) * sum_threads + threadIdx.x;
   if (e >= elements) return;
@@ -171,9 +173,10 @@ Run run_portable(const Problem& p) {
   const auto parts = std::make_shared<Workspace>(splits * elements);
   call.output = {parts->data(), N, M, N, 1, 0, N % 4 == 0};
   call.part_pitch = elements;
-  const Run sum =
-      launch(sum_parts, {(elements + sum_threads - 1) / sum_threads, sum_threads}, M, N, splits,
-             static_cast<const float*>(parts->data()), p.C, p.ldc, p.alpha, p.beta);
+  const Grid grid_of_sum{
+      .blocks = (elements + sum_threads - 1) / sum_threads, .threads = sum_threads, .early = true};
+  const Run sum = launch(sum_parts, grid_of_sum, M, N, splits,
+                         static_cast<const float*>(parts->data()), p.C, p.ldc, p.alpha, p.beta);
   const Run multiply = start(call);
   const Run all = in_order({multiply}, sum);
   return {[all, parts](Stream stream) { all.start(stream); }, multiply.footprint};

@@ -22,15 +22,18 @@ struct Schedule {
 
   constexpr int tiles() const { return tiles_m * tiles_n; }
   /// Where the share of a block begins: in slices, counted over all tiles that are cut.
-  constexpr std::int64_t share(int block) const {
-    return std::int64_t{tiles() - whole} * slices * block / blocks;
+  constexpr int share(int block) const {
+    const int all = (tiles() - whole) * slices;
+    return block * (all / blocks) + block * (all % blocks) / blocks;
   }
 };
 
 constexpr Schedule schedule_of(Shape s, Tile t, int blocks, bool cut) {
   const int tiles_m = ceil_div(s.M, t.BM), tiles_n = ceil_div(s.N, t.BN);
-  const int tiles = tiles_m * tiles_n;
-  return {tiles_m, tiles_n, ceil_div(s.K, t.BK), cut ? tiles / blocks * blocks : tiles, blocks};
+  const int tiles = tiles_m * tiles_n, slices = ceil_div(s.K, t.BK), left = tiles % blocks;
+  // So many slices that they could not be counted make long work of each tile anyway.
+  if (std::int64_t{left} * slices > INT32_MAX) cut = false;
+  return {tiles_m, tiles_n, slices, cut ? tiles - left : tiles, blocks};
 }
 
 /// The corner of a tile, in tiles. Blocks that run at the same time take tiles from a band of
@@ -66,23 +69,59 @@ class Pieces {
       return true;
     }
     if (begin_ == end_) return false;
-    const int cut = static_cast<int>((end_ - 1) / slices);
-    const std::int64_t first = std::int64_t{cut} * slices;
-    piece = {schedule_.whole + cut, static_cast<int>(begin_ > first ? begin_ - first : 0),
-             static_cast<int>(end_ - first)};
+    const int cut = (end_ - 1) / slices;
+    const int first = cut * slices;
+    piece = {schedule_.whole + cut, begin_ > first ? begin_ - first : 0, end_ - first};
     end_ = first + piece.slice0;
     return true;
   }
 
  private:
   const Schedule& schedule_;
-  int tile_;
-  std::int64_t begin_, end_;
+  int tile_, begin_, end_;
+};
+
+/// A slice of a tile, to be brought to shared memory.
+struct Slice {
+  TilePlace at;
+  int number;
+};
+
+/// The slices of a block's pieces one after another, and one behind the last, of which fragments are
+/// read ahead: it lies past the end of K, and holds zeros.
+class Slices {
+ public:
+  constexpr Slices(const Schedule& schedule, int block)
+      : schedule_(schedule), pieces_(schedule, block) {}
+
+  /// False when there is no more.
+  constexpr bool next(Slice& slice) {
+    if (number_ == piece_.slice1) {
+      if (over_) return false;
+      over_ = !pieces_.next(piece_);
+      if (over_) {
+        slice = {{0, 0}, schedule_.slices};
+        return true;
+      }
+      at_ = place_of_tile(schedule_, piece_.tile);
+      number_ = piece_.slice0;
+    }
+    slice = {at_, number_++};
+    return true;
+  }
+
+ private:
+  const Schedule& schedule_;
+  Pieces pieces_;
+  Piece piece_{0, 0, 0};
+  TilePlace at_{0, 0};
+  int number_ = 0;
+  bool over_ = false;
 };
 
 /// The first of the blocks that share a tile which is cut.
 constexpr int first_block_of(const Schedule& s, int tile, int last_block) {
-  const std::int64_t first = std::int64_t{tile - s.whole} * s.slices;
+  const int first = (tile - s.whole) * s.slices;
   int block = last_block;
   while (s.share(block) > first) --block;
   return block;
@@ -91,9 +130,10 @@ constexpr int first_block_of(const Schedule& s, int tile, int last_block) {
 /// How many blocks form a cluster where a cluster shares a tile: two, where there is room and each
 /// gets a slice. No more: a cluster lies within one part of the GPU (a GPC), so that larger ones leave
 /// multiprocessors without a block.
+constexpr int max_cluster = 2;
 constexpr int blocks_of_cluster(Shape s, Tile t, int room) {
   const int tiles = ceil_div(s.M, t.BM) * ceil_div(s.N, t.BN), slices = ceil_div(s.K, t.BK);
-  return tiles <= room / 2 && slices >= 2 ? 2 : 1;
+  return tiles <= room / max_cluster && slices >= max_cluster ? max_cluster : 1;
 }
 
 /// The schedule where the `cluster` neighbouring blocks of each tile share it: a piece for each.

@@ -56,6 +56,9 @@ struct ThreadTile {
   }
 };
 
+/// The pieces of 4 x 4 elements that the lanes of a warp own next to each other: 512 floats.
+constexpr int passed_floats = 32 * 16;
+
 /// Where results go: alpha * sum + beta * C, in the elements that lie inside; beta == 0 reads no C.
 struct Output {
   float* C;
@@ -64,36 +67,78 @@ struct Output {
   float alpha, beta;
   bool aligned;  ///< rows start at multiples of 16 bytes
 
-  /// Columns c .. c + 3 of row r, from four sums.
-  __device__ __forceinline__ void store4(int r, int c, const float* sums) const {
+  /// Element (r, c), from a sum that has been multiplied by alpha.
+  __device__ __forceinline__ void finish(int r, int c, float scaled) const {
     if (r >= M || c >= N) return;
     float* const out = C + r * ldc + c;
-    alignas(16) float result[4];
-    if (aligned && c + 4 <= N) {
+    *out = scaled + (beta != 0 ? beta * *out : 0);
+  }
+
+  /// The same of columns c .. c + 3.
+  __device__ __forceinline__ void finish4(int r, int c, const float* scaled) const {
+    if (aligned && r < M && c + 4 <= N) {
+      float* const out = C + r * ldc + c;
+      alignas(16) float result[4];
       if (beta != 0) copy4(result, out);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) result[e] = alpha * sums[e] + (beta != 0 ? beta * result[e] : 0);
+      for (int e = 0; e < 4; ++e) result[e] = scaled[e] + (beta != 0 ? beta * result[e] : 0);
       copy4(out, result);
     } else {
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        if (c + e < N) out[e] = alpha * sums[e] + (beta != 0 ? beta * out[e] : 0);
+      for (int e = 0; e < 4; ++e) finish(r, c + e, scaled[e]);
     }
   }
 
-  /// Row i of a thread tile whose corner in C is (tr, tc).
+  /// Four elements of a thread tile, multiplied by alpha. They are new values: if the accumulators
+  /// themselves had to lie four by four in registers, FMAs would meet in one bank.
   template <int TM, int TN, int LM, int LN>
-  __device__ __forceinline__ void store_row(int tr, int tc, int i, const float* sums) const {
+  __device__ __forceinline__ void scale4(float* scaled, const ThreadTile<TM, TN, LM, LN>& tile,
+                                         int i, int j) const {
 #pragma unroll
-    for (int j = 0; j < TN; j += 4)
-      store4(tr + i / 4 * 4 * LM + i % 4, tc + j / 4 * 4 * LN, sums + j);
+    for (int e = 0; e < 4; ++e) scaled[e] = alpha * tile.acc[i][j + e];
   }
 
+  /// A thread tile whose corner in C is (tr, tc), straight from registers.
   template <int TM, int TN, int LM, int LN>
   __device__ __forceinline__ void store(int tr, int tc,
                                         const ThreadTile<TM, TN, LM, LN>& tile) const {
 #pragma unroll
-    for (int i = 0; i < TM; ++i) store_row<TM, TN, LM, LN>(tr, tc, i, tile.acc[i]);
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; j += 4) {
+        alignas(16) float scaled[4];
+        scale4(scaled, tile, i, j);
+        finish4(tr + i / 4 * 4 * LM + i % 4, tc + j / 4 * 4 * LN, scaled);
+      }
+  }
+
+  /// The thread tiles of a warp whose corner in C is (r, c), by whole rows through passed_floats of
+  /// shared memory of its own: where rows start anywhere, four neighbouring elements of a thread have
+  /// to go one by one, and lanes that each write one would touch four times as many sectors as their
+  /// elements fill.
+  template <int TM, int TN, int LM, int LN>
+  __device__ __forceinline__ void store_rows(int r, int c, LanePlace place,
+                                             const ThreadTile<TM, TN, LM, LN>& tile,
+                                             float* shared) const {
+    constexpr int rows = 4 * LM, columns = 4 * LN;
+    static_assert(rows * columns == passed_floats && columns == 32);
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < TM; i += 4)
+#pragma unroll
+      for (int j = 0; j < TN; j += 4) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          alignas(16) float scaled[4];
+          scale4(scaled, tile, i + e, j);
+          copy4(shared + (place.row * 4 + e) * columns + place.col * 4, scaled);
+        }
+        __syncwarp();
+#pragma unroll 8
+        for (int row = 0; row < rows; ++row)
+          finish(r + i * LM + row, c + j * LN + lane, shared[row * columns + lane]);
+        __syncwarp();
+      }
   }
 };
 

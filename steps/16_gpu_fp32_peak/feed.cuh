@@ -1,0 +1,82 @@
+// The warps that do not multiply: they bring slices of A and B to shared memory.
+#pragma once
+
+#include "common/cuda/tensor_map.hpp"
+#include "common/float4.hpp"
+#include "common/ptx.hpp"
+#include "steps/16_gpu_fp32_peak/ring.hpp"
+#include "steps/16_gpu_fp32_peak/schedule.hpp"
+
+namespace gemm {
+namespace {
+
+// One warpgroup of producers.
+constexpr int producer_threads = 128;
+
+// The ring, and for each stage: it is full, it is empty again. The copy engine does not transpose, so
+// there is room for the next slice of A as it lies in memory. `floats_beside`: whatever the warps that
+// multiply need.
+template <int BM, int BN, int BK, int stages, int floats_beside>
+struct FedRing : Ring<BM, BN, BK, stages> {
+  alignas(128) float A[BM][BK];
+  alignas(16) float beside[floats_beside];
+  std::uint64_t full[stages], empty[stages], arrived;
+};
+
+// Arrivals that make a stage full: that of B, and those of all who transpose A.
+constexpr int full_arrivals = producer_threads + 1;
+
+// As[k][m] = A[m][k], a slice: pieces of 4 x 4, a thread each. Eight lanes take pieces on a diagonal,
+// since such are in different banks of both.
+template <int BM, int BK>
+__device__ __forceinline__ void transpose(const float* A, float* As, int thread) {
+  constexpr int bands = BM / 32, diagonals = bands * 8 * (BK / 32);
+  const int lane = thread % 8;
+#pragma unroll 2
+  for (int n = thread / 8; n < diagonals; n += producer_threads / 8) {
+    const int m = n / 8 % bands * 32 + (lane + n) % 8 * 4, k = n / 8 / bands * 32 + lane * 4;
+    alignas(16) float piece[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) copy4(piece[i], A + (m + i) * BK + k);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      alignas(16) const float column[] = {piece[0][i], piece[1][i], piece[2][i], piece[3][i]};
+      copy4(As + (k + i) * BM + m, column);
+    }
+  }
+}
+
+// Fills the ring, as far ahead as there are free stages. The next slice of A is under way meanwhile.
+template <int BM, int BN, int BK, int stages, typename Memory>
+__device__ __forceinline__ void feed(Memory& memory, const Schedule& schedule,
+                                     const CUtensorMap& map_a, const CUtensorMap& map_b,
+                                     int thread) {
+  const auto start_a = [&](const Slice& slice) {
+    ptx::barrier_arrive_expecting(&memory.arrived, sizeof memory.A);
+    ptx::copy_box(&memory.A[0][0], &map_a, slice.number * BK, slice.at.row * BM, &memory.arrived);
+  };
+  Slices slices(schedule, blockIdx.x);
+  Slice slice, next;
+  slices.next(slice);
+  if (thread == 0) start_a(slice);
+  int stage = 0, phase = 0, a_phase = 0;
+  for (bool more = true; more; slice = next) {
+    more = slices.next(next);
+    std::uint64_t* const full = &memory.full[stage];
+    ptx::barrier_wait(&memory.empty[stage], phase ^ 1);  // the first round finds all stages free
+    if (thread == 0) {
+      ptx::barrier_arrive_expecting(full, sizeof memory.Bs[0]);
+      ptx::copy_box(&memory.Bs[stage][0][0], &map_b, slice.at.col * BN, slice.number * BK, full);
+    }
+    ptx::barrier_wait(&memory.arrived, a_phase);
+    a_phase ^= 1;
+    transpose<BM, BK>(&memory.A[0][0], &memory.As[stage][0][0], thread);
+    ptx::barrier_arrive(full, true);
+    ptx::sync_some<2, producer_threads>();  // all of it has been read
+    if (thread == 0 && more) start_a(next);
+    if (++stage == stages) stage = 0, phase ^= 1;
+  }
+}
+
+}  // namespace
+}  // namespace gemm
