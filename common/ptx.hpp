@@ -72,6 +72,11 @@ __device__ __forceinline__ void copy_box(float* shared, const void* map, int x, 
       : "memory");
 }
 
+/// prefetch.tensormap: `map` is wanted soon.
+__device__ __forceinline__ void prefetch_map(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // ---------------------------------------------------------------------------------- and the others
 
 /// setmaxnreg.dec / .inc (PTX ISA, Miscellaneous Instructions): registers of each thread of this

@@ -24,7 +24,7 @@ struct AlignedCopy {
   std::int64_t pitch, blocks;
 };
 
-constexpr int align_threads = 256, align_part = 4 * align_threads;  // floats that a block copies
+constexpr int align_threads = 256, align_part = 8 * align_threads;  // floats that a block copies
 
 __global__ void __launch_bounds__(align_threads) align(const AlignedCopy a, const AlignedCopy b) {
   let_next_kernel_start();

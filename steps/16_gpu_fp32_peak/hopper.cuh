@@ -73,14 +73,14 @@ __device__ __forceinline__ void finish_in_cluster(Memory& memory,
       for (int e = 0; e < 4; ++e) scaled[e] = output.alpha * tile.acc[i][j + e];
       copy4(&sums[group][tr + i / 4 * 4 * LM + i % 4][tc + j / 4 * 4 * LN], scaled);
     }
+  const int members = cluster.num_blocks(), rank = cluster.block_rank();
+  const int first_row = T.BM * rank / members, end_row = T.BM * (rank + 1) / members;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  static_assert(T.BN == 4 * 32, "a warp reads a row");
   cluster.sync();
 
-  const int members = cluster.num_blocks(), rank = cluster.block_rank();
-  const int lane = threadIdx.x % 32;
-  static_assert(T.BN == 4 * 32, "a warp reads a row");
 #pragma unroll 2
-  for (int r = T.BM * rank / members + threadIdx.x / 32; r < T.BM * (rank + 1) / members;
-       r += warps) {
+  for (int r = first_row + warp; r < end_row; r += warps) {
     alignas(16) float sum[4] = {};
 #pragma unroll
     for (int member = 0; member < max_cluster; ++member) {
@@ -139,6 +139,8 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
   const int tid = threadIdx.x, lane = tid % 32;
   const int warp = __shfl_sync(~0u, tid / 32, 0);  // the same for all lanes, and known to be
   if (tid == 0) {
+    ptx::prefetch_map(&map_a);
+    ptx::prefetch_map(&map_b);
     for (int s = 0; s < stages; ++s) {
       ptx::barrier_init(&memory.full[s], full_arrivals);
       ptx::barrier_init(&memory.empty[s], warps);
@@ -171,7 +173,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
 
   Pieces pieces(schedule, blockIdx.x);
   Piece piece;
-  int stage = 0, phase = 0, row = 0;
+  int stage = 0, phase = 0;
   ThreadTile<TM, TN, LM, LN> tile;
   ptx::barrier_wait(&memory.full[0], 0);
   tile.read_all(0, As, Bs);
@@ -193,9 +195,8 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
 #pragma unroll
         for (int k = 0; k < unrolled - 1; ++k)
           tile.multiply(k % 2, As + (k + 1) * lda, Bs + (k + 1) * BN);
-        row = left > 0 ? row + unrolled : stage * BK;
-        As = a0 + row * lda;
-        Bs = b0 + row * BN;
+        As = left > 0 ? As + unrolled * lda : a0 + stage * BK * lda;
+        Bs = left > 0 ? Bs + unrolled * BN : b0 + stage * BK * BN;
         tile.multiply(1, As, Bs);
       } while (left > 0);
       __syncwarp();
