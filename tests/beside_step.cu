@@ -28,22 +28,30 @@ Run prepare(const Problem& p) {
   if (p.alpha == 0) read.shape.K = 0;
   const int apart = columns_of(p.shape);
   const auto [M, N, K] = Shape{p.shape.M, p.shape.N - apart, read.shape.K};
-  const Aligned A = aligned({p.A, p.lda, M, K}), B = aligned({p.B, p.ldb, K, N});
+  Aligned A = aligned({p.A, p.lda, M, K});
+  const Aligned B = aligned({p.B, p.ldb, K, N});
   Output output = output_of(p);
   output.N = N;
   const std::int64_t blocks = (std::int64_t{M} * N + threads - 1) / threads;
-  const Run copy = align_rows(A, B);
+  // With two columns or more, A is copied by the kernel for them.
+  std::vector<Run> before;
+  if (apart > 1) {
+    before.push_back(run_few_columns(read, apart, false, A.copy.to, A.copy.pitch));
+    A.copy.blocks = 0;
+  }
+  before.push_back(align_rows(A, B, !before.empty()));
   const Run others = launch(multiply, {blocks, threads}, K, A.rows, B.rows, output);
-  Run all = in_order({copy}, others);
-  if (apart > 0) all = in_order({all}, run_few_columns(read, apart));
+  Run all = in_order(before, others);
+  if (apart == 1) all = in_order({all}, run_few_columns(read, apart, true));
   return {[all, a = A.memory, b = B.memory](Stream stream) { all.start(stream); },
           others.footprint};
 }
 
 Traffic traffic(Shape s) {
   const std::int64_t M = s.M, columns = s.N - columns_of(s);
-  return align_traffic(s.M, s.K, s.K) + align_traffic(s.K, columns, s.N) +
-         few_columns_traffic(s, columns_of(s)) +
+  Traffic copy_of_a = align_traffic(s.M, s.K, s.K);
+  if (columns_of(s) > 1) copy_of_a.global_loaded = 0;  // it is read anyway
+  return copy_of_a + align_traffic(s.K, columns, s.N) + few_columns_traffic(s, columns_of(s)) +
          Traffic{.global_loaded = 8 * M * columns * s.K, .global_stored = 4 * M * columns};
 }
 

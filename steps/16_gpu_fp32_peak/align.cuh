@@ -39,6 +39,8 @@ __global__ void __launch_bounds__(align_threads) align(const AlignedCopy a, cons
 #pragma unroll
   for (int i = 0; i < align_part; i += align_threads)
     if (c0 + i < copy.matrix.columns) to[c0 + i] = from[c0 + i];
+  // The kernel before has nothing to do with this one; but who waits for this one waits for both.
+  if (blockIdx.x == 0) wait_for_kernel_before();
 }
 
 /// Rows that start at multiples of 16 bytes: those of the matrix itself, or of a copy.
@@ -58,9 +60,12 @@ inline Aligned aligned(const Rows& matrix) {
           memory};
 }
 
-/// The copies that A and B are, if any, in one launch.
-inline Run align_rows(const Aligned& A, const Aligned& B) {
-  return launch(align, {A.copy.blocks + B.copy.blocks, align_threads}, A.copy, B.copy);
+/// The copies that A and B are, if any, in one launch; `beside` the kernel before it, which must be one
+/// of the same multiplication.
+inline Run align_rows(const Aligned& A, const Aligned& B, bool beside) {
+  const Grid grid{
+      .blocks = A.copy.blocks + B.copy.blocks, .threads = align_threads, .early = beside};
+  return launch(align, grid, A.copy, B.copy);
 }
 
 /// Bytes that copying a dense rows x columns matrix asks for.

@@ -18,11 +18,14 @@ constexpr int few_rows_of_block = few_threads / 32 * few_rows;
 // element of A is used again: a warp reads rows of it as fast as memory gives them, 32 neighbouring
 // floats at a time. The sum over the lanes comes in a fixed order.
 //
+// Those who need a copy of A, `pitch` floats from row to row, get it in passing (else `copy` is null).
+//
 // It has nothing to do with the kernel before it, and runs beside it where there is room. Only its
 // first block waits for that one to be over, so that both are when this one is.
 __global__ void __launch_bounds__(few_threads)
     multiply_few_columns(int K, const float* A, std::int64_t lda, const float* B, std::int64_t ldb,
-                         const Output output) {
+                         float* copy, std::int64_t pitch, const Output output) {
+  let_next_kernel_start();
   alignas(16) __shared__ float Bs[few_depth][few];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row0 = blockIdx.x * few_rows_of_block + warp * few_rows;
@@ -46,6 +49,10 @@ __global__ void __launch_bounds__(few_threads)
 #pragma unroll
       for (int n = 0; n < few_loads; ++n) {
         if (k + 32 * n >= depth) break;
+        if (copy != nullptr)
+#pragma unroll
+          for (int i = 0; i < few_rows; ++i)
+            if (row0 + i < output.M) copy[(row0 + i) * pitch + k0 + k + 32 * n] = a[i][n];
         alignas(16) float b[few];
         copy4(b, Bs[k + 32 * n]);
 #pragma unroll
@@ -71,16 +78,20 @@ __global__ void __launch_bounds__(few_threads)
   if (blockIdx.x == 0) wait_for_kernel_before();
 }
 
-/// Sets up the multiplication of the last `columns` <= few columns, to run beside the kernel before.
-inline Run run_few_columns(const Problem& p, int columns) {
+/// Sets up the multiplication of the last `columns` <= few columns. `beside` the kernel before it, which
+/// must be one of the same multiplication: what came before that is over. With a place for it, A is
+/// copied.
+inline Run run_few_columns(const Problem& p, int columns, bool beside, float* copy = nullptr,
+                           std::int64_t pitch = 0) {
   const int first = p.shape.N - columns;
   Output output = output_of(p);
   output.C += first;
   output.N = columns;
   output.aligned = false;
   const Grid grid{
-      .blocks = ceil_div(p.shape.M, few_rows_of_block), .threads = few_threads, .early = true};
-  return launch(multiply_few_columns, grid, p.shape.K, p.A, p.lda, p.B + first, p.ldb, output);
+      .blocks = ceil_div(p.shape.M, few_rows_of_block), .threads = few_threads, .early = beside};
+  return launch(multiply_few_columns, grid, p.shape.K, p.A, p.lda, p.B + first, p.ldb, copy, pitch,
+                output);
 }
 
 /// Bytes that it asks for: each block reads all of B into shared memory, each of its warps from there.

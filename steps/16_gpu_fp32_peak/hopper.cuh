@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "common/cuda/tensor_map.hpp"
 #include "common/ptx.hpp"
@@ -316,12 +317,22 @@ Run run_hopper(const Problem& p) {
     // A stream that does not wait for the default stream would not wait for that either.
     check(cudaStreamSynchronize(nullptr), "clearing flags");
   }
-  const Aligned A = aligned({p.A, p.lda, M, K}), B = aligned({p.B, p.ldb, K, N});
-  grid.early = A.copy.blocks + B.copy.blocks > 0;
+  // The columns apart run beside clusters, which leave some multiprocessors without a block; else
+  // before, where they can copy A in passing.
+  constexpr bool beside = V.join == Join::in_cluster;
+  Aligned A = aligned({p.A, p.lda, M, K});
+  const Aligned B = aligned({p.B, p.ldb, K, N});
+  std::vector<Run> before;
+  if (apart > 0 && !beside) {
+    before.push_back(run_few_columns(p, apart, false, A.copy.to, A.copy.pitch));
+    A.copy.blocks = 0;
+  }
+  if (A.copy.blocks + B.copy.blocks > 0) before.push_back(align_rows(A, B, !before.empty()));
+  grid.early = !before.empty();
   const Run multiply = launch(kernel, grid, tensor_map(A.rows.from, M, K, A.rows.ld, T.BM, T.BK),
                               tensor_map(B.rows.from, K, N, B.rows.ld, T.BK, T.BN), call);
-  Run all = grid.early ? in_order({align_rows(A, B)}, multiply) : multiply;
-  if (apart > 0) all = in_order({all}, run_few_columns(p, apart));
+  Run all = in_order(before, multiply);
+  if (apart > 0 && beside) all = in_order({all}, run_few_columns(p, apart, true));
   const auto owned = std::make_tuple(A.memory, B.memory, sums, done);
   return {[all, owned](Stream stream) { all.start(stream); }, multiply.footprint};
 }
@@ -331,7 +342,9 @@ Run run_hopper(const Problem& p) {
 template <Variant V>
 Traffic hopper_traffic(Shape s) {
   const int apart = columns_apart(s.N, V.tile.BN);
-  return pipelined_traffic({s.M, s.N - apart, s.K}, V.tile) + align_traffic(s.M, s.K, s.K) +
+  Traffic copy_of_a = align_traffic(s.M, s.K, s.K);
+  if (apart > 0 && V.join != Join::in_cluster) copy_of_a.global_loaded = 0;  // it is read anyway
+  return pipelined_traffic({s.M, s.N - apart, s.K}, V.tile) + copy_of_a +
          align_traffic(s.K, s.N - apart, s.N) + few_columns_traffic(s, apart);
 }
 
