@@ -53,16 +53,11 @@ __device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, int parity)
 }
 
 // -------------------------------------------------- asynchronous copies (PTX ISA, Data Movement and
-// Conversion Instructions: cp.async.bulk.tensor, and what tells of a cp.async).
-
-/// cp.async.mbarrier.arrive.noinc: arrives once this thread's cp.async so far have landed.
-__device__ __forceinline__ void barrier_arrive_after_copies(std::uint64_t* barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
-               : "memory");
-}
+// Conversion Instructions: cp.async.bulk.tensor).
 
 /// cp.async.bulk.tensor.2d: the box of `map` at column x, row y. One thread starts it; the barrier
-/// hears of its bytes. `map`: a CUtensorMap in the kernel's parameters.
+/// hears of its bytes. `map`: a CUtensorMap in the kernel's parameters. x is a multiple of 16 bytes
+/// (compute capability 9.0 takes anything else for an illegal instruction).
 __device__ __forceinline__ void copy_box(float* shared, const void* map, int x, int y,
                                          std::uint64_t* barrier) {
   asm volatile(

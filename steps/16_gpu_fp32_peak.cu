@@ -1,11 +1,11 @@
 // Step 16: the peak of fp32.                                    Before: 15_gpu_async_pipeline.cu
-// Idea    Nothing but FMAs in the warps that multiply: one warp feeds them by the copy engine, the
+// Idea    Nothing but FMAs in the warps that multiply: other warps feed them by the copy engine, the
 //         loop over k has no barrier, and reads of shared memory cost no more than their issue slot.
 //         The tiles that would leave multiprocessors idle are cut along K.
 // Why     In step 15 one issue slot in eight was no FMA, all warps met at every slice, and the last
 //         round of tiles kept only some of the multiprocessors busy.
-// Bytes   Global 43 FLOP/byte at 256 x 128, shared 2.7 at 16 x 8, as in step 15; packing A adds 8 / N
-//         bytes per FLOP.
+// Bytes   Global 43 FLOP/byte at 128 x 256, shared 2.7 at 16 x 8, as in step 15; transposing a slice of
+//         A passes it through shared memory once more.
 // Limit   Issue slots: 128 FMAs of a warp need 6 reads. From here on only tensor cores are faster.
 // More    docs/16_gpu_fp32_peak.md            Run   build/steps/16_gpu_fp32_peak --m 4096
 

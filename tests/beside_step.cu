@@ -28,8 +28,8 @@ Run prepare(const Problem& p) {
   if (p.alpha == 0) read.shape.K = 0;
   const int apart = columns_of(p.shape);
   const auto [M, N, K] = Shape{p.shape.M, p.shape.N - apart, read.shape.K};
-  Aligned A = aligned({p.A, p.lda, M, K});
-  const Aligned B = aligned({p.B, p.ldb, K, N});
+  Aligned A = aligned_rows({p.A, p.lda, M, K});
+  const Aligned B = aligned_rows({p.B, p.ldb, K, N});
   Output output = output_of(p);
   output.N = N;
   const std::int64_t blocks = (std::int64_t{M} * N + threads - 1) / threads;

@@ -95,6 +95,38 @@ TEST(Schedule, CutsWhatIsLeftOfWholeRounds) {
   EXPECT_EQ(schedule_of({4096, 4096, 4096}, tile, 132, false).whole, 512);
 }
 
+// What the producers bring is what the other warps multiply, in the same order, and a slice more.
+TEST(Schedule, BringsTheSlicesOfItsPieces) {
+  for (const Shape shape : {Shape{1, 1, 1}, Shape{1023, 1025, 1027}, Shape{3000, 5000, 70}})
+    for (const int blocks : {1, 7, 132}) {
+      const Schedule schedule = schedule_of(shape, tile, blocks, true);
+      for (int block = 0; block < blocks; ++block) {
+        Pieces pieces(schedule, block);
+        Slices slices(schedule, block);
+        Piece piece;
+        Slice slice;
+        while (pieces.next(piece)) {
+          const TilePlace at = place_of_tile(schedule, piece.tile);
+          for (int s = piece.slice0; s < piece.slice1; ++s) {
+            ASSERT_TRUE(slices.next(slice));
+            EXPECT_EQ(slice.number, s);
+            EXPECT_EQ(slice.at.row, at.row);
+            EXPECT_EQ(slice.at.col, at.col);
+          }
+        }
+        ASSERT_TRUE(slices.next(slice)) << "one that is read ahead";
+        EXPECT_EQ(slice.number, schedule.slices) << "past the end of K";
+        EXPECT_FALSE(slices.next(slice));
+      }
+    }
+}
+
+TEST(Schedule, DoesNotCutWhatItCannotCount) {
+  const Shape shape{256 * 131, 128, 2147483647};
+  EXPECT_EQ(schedule_of(shape, tile, 132, true).whole, 131);
+  EXPECT_EQ(schedule_of({256 * 3, 128, 2147483647}, tile, 132, true).whole, 0);
+}
+
 TEST(Schedule, PlacesEveryTileOnce) {
   const Schedule schedule = schedule_of({5000, 3000, 32}, tile, 132, true);
   std::map<std::pair<int, int>, int> seen;
@@ -116,6 +148,8 @@ TEST(Choice, TakesTheKernelThatFillsTheGpu) {
   EXPECT_EQ(on_h200({1023, 1025, 1027}), Plan::square);
   EXPECT_EQ(on_h200({2048, 2048, 2048}), Plan::wide);
   EXPECT_EQ(on_h200({4096, 4096, 64}), Plan::wide);
+  EXPECT_EQ(on_h200({8192, 384, 4096}), Plan::square) << "a wide tile would be half full";
+  EXPECT_EQ(on_h200({8192, 4224, 4096}), Plan::wide) << "one of 17";
   EXPECT_EQ(on_h200({4096, 4096, 4096}), Plan::wide);
   EXPECT_EQ(on_h200({4096, 4096, 0}), Plan::portable_large);
   EXPECT_EQ(plan_for({4096, 4096, 4096}, 108, false), Plan::portable_large);

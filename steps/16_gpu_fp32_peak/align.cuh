@@ -50,7 +50,7 @@ struct Aligned {
   std::shared_ptr<Workspace> memory{};
 };
 
-inline Aligned aligned(const Rows& matrix) {
+inline Aligned aligned_rows(const Rows& matrix) {
   if (rows_start_aligned(matrix.from, matrix.ld)) return {matrix};
   const std::int64_t pitch = std::int64_t{ceil_div(matrix.columns, 32)} * 32;  // whole cache lines
   const auto memory = std::make_shared<Workspace>(std::size_t(matrix.rows) * pitch);

@@ -27,23 +27,27 @@ struct FedRing : Ring<BM, BN, BK, stages> {
 constexpr int full_arrivals = producer_threads + 1;
 
 // As[k][m] = A[m][k], a slice: pieces of 4 x 4, a thread each. Eight lanes take pieces on a diagonal,
-// since such are in different banks of both.
+// since such are in different banks of both; the sixteen groups of eight make 64 rows of 32 k.
 template <int BM, int BK>
 __device__ __forceinline__ void transpose(const float* A, float* As, int thread) {
-  constexpr int bands = BM / 32, diagonals = bands * 8 * (BK / 32);
-  const int lane = thread % 8;
-#pragma unroll 2
-  for (int n = thread / 8; n < diagonals; n += producer_threads / 8) {
-    const int m = n / 8 % bands * 32 + (lane + n) % 8 * 4, k = n / 8 / bands * 32 + lane * 4;
-    alignas(16) float piece[4][4];
+  static_assert(producer_threads == 128 && BM % 64 == 0 && BK % 32 == 0);
+  const int lane = thread % 8, diagonal = thread / 8;
+  const int m0 = diagonal / 8 * 32 + (lane + diagonal) % 8 * 4, k0 = lane * 4;
+  const float* const from = A + m0 * BK + k0;
+  float* const to = As + k0 * BM + m0;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) copy4(piece[i], A + (m + i) * BK + k);
+  for (int m = 0; m < BM; m += 64)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      alignas(16) const float column[] = {piece[0][i], piece[1][i], piece[2][i], piece[3][i]};
-      copy4(As + (k + i) * BM + m, column);
+    for (int k = 0; k < BK; k += 32) {
+      alignas(16) float piece[4][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) copy4(piece[i], from + (m + i) * BK + k);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        alignas(16) const float column[] = {piece[0][i], piece[1][i], piece[2][i], piece[3][i]};
+        copy4(to + (k + i) * BM + m, column);
+      }
     }
-  }
 }
 
 // Fills the ring, as far ahead as there are free stages. The next slice of A is under way meanwhile.

@@ -23,7 +23,7 @@ namespace {
 
 // Of the 65536 registers of a multiprocessor the producers keep what they need, and the multiplying
 // warps take what is left (setmaxnreg).
-constexpr int producer_registers = 56;
+constexpr int producer_registers = 72;
 constexpr int consumer_registers(int consumers, int blocks) {
   const int left = (65536 / blocks - producer_threads * producer_registers) / consumers;
   return left > 240 ? 240 : left / 8 * 8;
@@ -43,17 +43,17 @@ struct HopperCall {
   unsigned* done;  // for each block: its sums are there
 };
 
-// What the warps that multiply have beside the ring: results on their way to C. (A cluster passes its
-// sums on in the ring itself.)
-constexpr int floats_beside(Join join, Tile t) {
-  return join == Join::in_cluster ? 1 : t.threads() / 32 * passed_floats;
+// What the warps that multiply have beside the ring: results on their way to C, where its rows start
+// anywhere. (A cluster passes its sums on in the ring itself.)
+constexpr int floats_beside(Join join, bool aligned, Tile t) {
+  return join == Join::in_cluster || aligned ? 1 : t.threads() / 32 * passed_floats;
 }
 
 // The tile of a cluster: each of its blocks adds up a part of the rows, out of the shared memory of
 // all, in a fixed order. Sums lie there row by row, in the place of the ring: nobody needs that any
 // more. They have been multiplied by alpha, so that they are new values: floats that lie four by four
 // in registers are not where the loop over k would have its accumulators.
-template <Tile T, int groups, int LM, int LN, typename Memory>
+template <Tile T, int groups, bool aligned, int LM, int LN, typename Memory>
 __device__ __forceinline__ void finish_in_cluster(Memory& memory,
                                                   const ThreadTile<T.TM, T.TN, LM, LN>& tile,
                                                   const Output& output, int group, int tr, int tc,
@@ -90,7 +90,7 @@ __device__ __forceinline__ void finish_in_cluster(Memory& memory,
       for (int g = 0; g < groups; ++g) {
         const float* const theirs = cluster.map_shared_rank(&sums[g][r][0], member);
         alignas(16) float part[4];
-        if (output.aligned) {
+        if constexpr (aligned) {
           copy4(part, theirs + 4 * lane);
         } else {
 #pragma unroll
@@ -101,7 +101,7 @@ __device__ __forceinline__ void finish_in_cluster(Memory& memory,
       }
     }
     const int row = at.row * T.BM + r, col = at.col * T.BN;
-    if (output.aligned) {
+    if constexpr (aligned) {
       output.finish4(row, col + 4 * lane, sum);
     } else {
 #pragma unroll
@@ -111,10 +111,10 @@ __device__ __forceinline__ void finish_in_cluster(Memory& memory,
   cluster.sync();  // nobody leaves while others read its memory
 }
 
-// C = alpha * A * B + beta * C, row-major, K > 0; rows of A and B start at multiples of 16 bytes. A
-// persistent grid: the schedule says who multiplies what.
-template <Join join, LaneMap map, int BM, int BN, int BK, int stages, int WM, int WN, int TM,
-          int TN, int consumers, int blocks, int unrolled>
+// C = alpha * A * B + beta * C, row-major, K > 0; rows of A and B start at multiples of 16 bytes, and
+// those of C if `aligned`. A persistent grid: the schedule says who multiplies what.
+template <Join join, bool aligned, LaneMap map, int BM, int BN, int BK, int stages, int WM, int WN,
+          int TM, int TN, int consumers, int blocks, int unrolled>
 __global__ void __launch_bounds__(consumers + producer_threads, blocks)
     hopper(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
            const __grid_constant__ HopperCall call) {
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
   constexpr Tile tile_of_block{
       .BM = BM, .BN = BN, .BK = BK, .WM = WM, .WN = WN, .TM = TM, .TN = TN, .blocks = blocks};
   auto& memory =
-      *reinterpret_cast<FedRing<BM, BN, BK, stages, floats_beside(join, tile_of_block)>*>(
+      *reinterpret_cast<FedRing<BM, BN, BK, stages, floats_beside(join, aligned, tile_of_block)>*>(
           dynamic_shared);
   constexpr int lda = sizeof memory.As[0][0] / sizeof(float);
 
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
 
   Pieces pieces(schedule, blockIdx.x);
   Piece piece;
-  int stage = 0, phase = 0;
+  int stage = 0, phase = 0, row = 0;
   ThreadTile<TM, TN, LM, LN> tile;
   ptx::barrier_wait(&memory.full[0], 0);
   tile.read_all(0, As, Bs);
@@ -196,8 +196,9 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
 #pragma unroll
         for (int k = 0; k < unrolled - 1; ++k)
           tile.multiply(k % 2, As + (k + 1) * lda, Bs + (k + 1) * BN);
-        As = left > 0 ? As + unrolled * lda : a0 + stage * BK * lda;
-        Bs = left > 0 ? Bs + unrolled * BN : b0 + stage * BK * BN;
+        row = left > 0 ? row + unrolled : stage * BK;
+        As = a0 + row * lda;
+        Bs = b0 + row * BN;
         tile.multiply(1, As, Bs);
       } while (left > 0);
       __syncwarp();
@@ -208,8 +209,8 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
     const int r = at.row * BM + tr, c = at.col * BN + tc;
 
     if constexpr (join == Join::in_cluster) {
-      finish_in_cluster<tile_of_block, groups, LM, LN>(memory, tile, call.output, group, tr, tc,
-                                                       at);
+      finish_in_cluster<tile_of_block, groups, aligned, LM, LN>(memory, tile, call.output, group,
+                                                                tr, tc, at);
       return;
     }
 
@@ -249,7 +250,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
     }
 
     // 4. registers -> global.
-    if (call.output.aligned)
+    if constexpr (aligned)
       call.output.store(r, c, tile);
     else
       call.output.store_rows(r - place.row * 4, c - place.col * 4, place, tile,
@@ -262,8 +263,8 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
 /// architecture: neither a later GPU has them, nor a build for another one.
 inline std::string no_hopper() {
   cudaFuncAttributes compiled{};
-  const auto kernel = hopper<Join::through_memory, LaneMap::exclusive_or, 128, 256, 32, 4, 64, 64,
-                             16, 8, 256, 1, 8>;
+  const auto kernel = hopper<Join::through_memory, true, LaneMap::exclusive_or, 128, 256, 32, 4, 64,
+                             64, 16, 8, 256, 1, 8>;
   const bool there = cudaFuncGetAttributes(&compiled, kernel) == cudaSuccess &&
                      compiled.binaryVersion == 90 && compiled.ptxVersion == 90;
   cudaGetLastError();  // that there is no such code is no failure
@@ -281,22 +282,24 @@ struct Variant {
   bool cut = true;  ///< tiles that would leave blocks idle are cut along K
 };
 
-/// Sets up a kernel for K > 0 and alpha != 0.
-template <Variant V>
+/// Sets up a kernel for K > 0 and alpha != 0; `aligned`: rows of C start at multiples of 16 bytes.
+template <Variant V, bool aligned>
 Run run_hopper(const Problem& p) {
   constexpr Tile T = V.tile;
   constexpr int consumers = V.groups * T.threads();
-  const auto kernel = hopper<V.join, V.map, T.BM, T.BN, T.BK, V.stages, T.WM, T.WN, T.TM, T.TN,
-                             consumers, T.blocks, V.unrolled>;
+  const auto kernel = hopper<V.join, aligned, V.map, T.BM, T.BN, T.BK, V.stages, T.WM, T.WN, T.TM,
+                             T.TN, consumers, T.blocks, V.unrolled>;
   const int apart = columns_apart(p.shape.N, T.BN);
   const int M = p.shape.M, N = p.shape.N - apart, K = p.shape.K;
   const int room = T.blocks * multiprocessors();
   Grid grid{.blocks = room,
             .threads = consumers + producer_threads,
             .dynamic_shared_bytes =
-                sizeof(FedRing<T.BM, T.BN, T.BK, V.stages, floats_beside(V.join, T)>)};
+                sizeof(FedRing<T.BM, T.BN, T.BK, V.stages, floats_beside(V.join, aligned, T)>)};
   Schedule schedule = schedule_of({M, N, K}, T, room, V.cut);
   if (V.join == Join::in_cluster) {
+    if (std::int64_t{1} * schedule.tiles() * schedule.slices > INT32_MAX)
+      throw Refusal(Exit::unsupported, "more than 2^31 - 1 slices of tiles: choose a smaller size");
     grid.cluster = blocks_of_cluster({M, N, K}, T, room);
     schedule = schedule_of_clusters({M, N, K}, T, grid.cluster);
     grid.blocks = schedule.blocks;
@@ -320,8 +323,8 @@ Run run_hopper(const Problem& p) {
   // The columns apart run beside clusters, which leave some multiprocessors without a block; else
   // before, where they can copy A in passing.
   constexpr bool beside = V.join == Join::in_cluster;
-  Aligned A = aligned({p.A, p.lda, M, K});
-  const Aligned B = aligned({p.B, p.ldb, K, N});
+  Aligned A = aligned_rows({p.A, p.lda, M, K});
+  const Aligned B = aligned_rows({p.B, p.ldb, K, N});
   std::vector<Run> before;
   if (apart > 0 && !beside) {
     before.push_back(run_few_columns(p, apart, false, A.copy.to, A.copy.pitch));
@@ -337,15 +340,25 @@ Run run_hopper(const Problem& p) {
   return {[all, owned](Stream stream) { all.start(stream); }, multiply.footprint};
 }
 
+template <Variant V>
+Run run_hopper(const Problem& p) {
+  return rows_start_aligned(p.C, p.ldc) ? run_hopper<V, true>(p) : run_hopper<V, false>(p);
+}
+
 /// Bytes that a variant asks for, in the kernel and before it. A tile that is cut adds the sums that
 /// pass through memory, which are left out: at most one tile for each block.
 template <Variant V>
 Traffic hopper_traffic(Shape s) {
-  const int apart = columns_apart(s.N, V.tile.BN);
+  constexpr Tile T = V.tile;
+  const int apart = columns_apart(s.N, T.BN);
+  const Shape inside{s.M, s.N - apart, s.K};
+  const std::int64_t tiles = grid_of(inside, T).blocks, slices = tiles * (ceil_div(s.K, T.BK) + 1);
+  const std::int64_t transposed = 4 * slices * T.BM * T.BK;
   Traffic copy_of_a = align_traffic(s.M, s.K, s.K);
   if (apart > 0 && V.join != Join::in_cluster) copy_of_a.global_loaded = 0;  // it is read anyway
-  return pipelined_traffic({s.M, s.N - apart, s.K}, V.tile) + copy_of_a +
-         align_traffic(s.K, s.N - apart, s.N) + few_columns_traffic(s, apart);
+  return pipelined_traffic(inside, T) + copy_of_a + align_traffic(s.K, inside.N, s.N) +
+         few_columns_traffic(s, apart) +
+         Traffic{.shared_loaded = transposed, .shared_stored = transposed};
 }
 
 }  // namespace
