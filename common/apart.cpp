@@ -24,6 +24,7 @@ std::vector<std::string> arguments_of(const Options& options, const Row& peer) {
                                     fmt::format("--shapes={}x{}x{}", M, N, K),
                                     "--peer=" + peer_word(peer),
                                     "--init=" + name_of(options.init),
+                                    "--seed=" + std::to_string(options.seed),
                                     fmt::format("--threads={}", options.threads),
                                     fmt::format("--repeats={}", options.repeats)};
   if (options.pad > 0) words.push_back(fmt::format("--pad={}", options.pad));
@@ -80,7 +81,7 @@ std::vector<Repetition> measure_apart(const Options& options, const Row& peer) {
 
 Exit print_repetitions(const Options& options, Backend& backend, const std::vector<Kernel>& peers) {
   for (const Shape shape : options.shapes) {
-    Operands operands(backend, shape, options.init, terms_of(options, shape));
+    Operands operands(backend, shape, options.init, terms_of(options, shape), options.seed);
     Problem problem = operands.problem();
     problem.threads = options.threads;
     for (const Kernel& peer : peers) {

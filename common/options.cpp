@@ -334,6 +334,9 @@ std::optional<Options> parse(const std::vector<std::string>& arguments,
   app.add_option("--init", init, "operands: int, uniform, positive, wide, normal or zeros")
       ->capture_default_str()
       ->check(CLI::IsMember(words(inits)));
+  app.add_option("--seed", options.seed, "another draw of the operands for each number")
+      ->capture_default_str()
+      ->check(whole(0, std::numeric_limits<int>::max()));
   app.add_option("--peer", options.peers, "libraries to compare with: NAME,.. or none")
       ->delimiter(',');
   auto* cold = app.add_flag("--cold", options.cold, "flush the last-level cache before each run");

@@ -20,6 +20,7 @@ struct Options {
   std::vector<Shape> shapes;
   int pad = 0;  ///< elements between the end of a row of A, B or C and the next row
   Init init = Init::normal;
+  int seed = 0;  ///< of the operands
   std::vector<std::string> peers;  ///< empty: whatever is usual on the device
   bool cold = false, check_only = false, count = false;
   bool seconds_only = false;  ///< prints the peers' repetitions, for the process that asked for it

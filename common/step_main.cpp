@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
       attempt(rows, [&] {
         const BlasTerms terms = terms_of(*options, shape);
         check_exact(rows, *backend, terms, options->threads);
-        Operands operands(*backend, shape, options->init, terms);
+        Operands operands(*backend, shape, options->init, terms, options->seed);
         check(rows, *backend, operands, options->threads);
         if (options->count) count(rows, steps(), terms);
         timer.measure(rows, *backend, [&](const std::string& doing) { report.progress(doing); });

@@ -237,6 +237,7 @@ std::vector<std::pair<std::string, std::string>> context_of(const Options& optio
       {"device", name_of(options.device)},
       {"machine", machine.name},
       {"init", name_of(options.init)},
+      {"seed", std::to_string(options.seed)},
       {"element", options.step->operands == Element::bf16 ? "bf16" : "fp32"},
       {"cache", options.cold ? "cold" : "warm"},
       {"threads", std::to_string(options.threads)},

@@ -134,19 +134,20 @@ Pair entries(Init init, int radius, std::uint64_t random) {
 }
 
 // A row-major matrix in device memory between its guards. Contents are a function of its first
-// letter, init, row and column, so that they can be made again instead of being kept, and are the
+// letter, init, seed, row and column, so that they can be made again instead of being kept, and are the
 // same in every format that can hold them.
 template <typename T>
 class Matrix {
  public:
   Matrix(Backend& backend, const std::string& name, Index rows, Index cols, Index ld, Init init,
-         int radius, Element entries)
+         int seed, int radius, Element entries)
       : name(name),
         rows(rows),
         cols(cols),
         ld(ld ? ld : cols),
         backend_(backend),
         init_(init),
+        letter_(scramble(name.front() + (std::uint64_t{static_cast<std::uint32_t>(seed)} << 8))),
         radius_(radius),
         entries_(entries),
         guard_bytes_(backend.checks_bounds() ? 0 : guard_bytes_each),
@@ -196,7 +197,7 @@ class Matrix {
 #pragma omp parallel for schedule(static) if (count * ld > worth_threads)
     for (Index r = 0; r < count; ++r) {
       T* row = slab.data() + r * ld;
-      const std::uint64_t key = scramble(scramble(name.front()) + row0 + r);
+      const std::uint64_t key = scramble(letter_ + row0 + r);
       for (Index c = 0; c < cols; c += 2) {
         const Pair pair = gemm::entries(init_, radius_, scramble(key + c * 0x9E3779B97F4A7C15));
         row[c] = entry(pair.first);
@@ -250,6 +251,7 @@ class Matrix {
 
   Backend& backend_;
   const Init init_;
+  const std::uint64_t letter_;
   const int radius_;
   const Element entries_;
   const std::size_t guard_bytes_;
@@ -289,12 +291,12 @@ std::string name_of(Init init) {
 bool integers_stay_exact(int K, const BlasTerms& terms) { return integer_radius(K, terms) > 0; }
 
 struct Operands::Parts {
-  Parts(Backend& backend, Shape s, Init init, const BlasTerms& terms)
+  Parts(Backend& backend, Shape s, Init init, const BlasTerms& terms, int seed)
       : init(init),
         radius(integer_radius(s.K, terms)),
-        A(backend, "A", s.M, s.K, terms.lda, init, radius, terms.operands),
-        B(backend, "B", s.K, s.N, terms.ldb, init, radius, terms.operands),
-        C(backend, "C", s.M, s.N, terms.ldc, init, radius, Element::fp32),
+        A(backend, "A", s.M, s.K, terms.lda, init, seed, radius, terms.operands),
+        B(backend, "B", s.K, s.N, terms.ldb, init, seed, radius, terms.operands),
+        C(backend, "C", s.M, s.N, terms.ldc, init, seed, radius, Element::fp32),
         problem{.shape = s,
                 .A = A.data(),
                 .B = B.data(),
@@ -305,8 +307,8 @@ struct Operands::Parts {
                 .alpha = terms.alpha,
                 .beta = terms.beta} {
     if (terms.operands == Element::bf16) {
-      A16.emplace(backend, "A16", s.M, s.K, terms.lda, init, radius, terms.operands);
-      B16.emplace(backend, "B16", s.K, s.N, terms.ldb, init, radius, terms.operands);
+      A16.emplace(backend, "A16", s.M, s.K, terms.lda, init, seed, radius, terms.operands);
+      B16.emplace(backend, "B16", s.K, s.N, terms.ldb, init, seed, radius, terms.operands);
       problem.A16 = A16->data();
       problem.B16 = B16->data();
     }
@@ -360,8 +362,8 @@ struct Operands::Parts {
   Problem problem;
 };
 
-Operands::Operands(Backend& backend, Shape shape, Init init, BlasTerms terms)
-    : parts_(std::make_unique<Parts>(backend, shape, init, terms)) {
+Operands::Operands(Backend& backend, Shape shape, Init init, BlasTerms terms, int seed)
+    : parts_(std::make_unique<Parts>(backend, shape, init, terms, seed)) {
   poison();
 }
 

@@ -39,7 +39,8 @@ class Operands {
  public:
   /// Throws Refusal: no_memory when the device cannot hold them, unsupported for integers that
   /// would not stay exact (K >= 2^24) and positive numbers whose sums would drift (K > 2^18).
-  Operands(Backend& backend, Shape shape, Init init, BlasTerms terms = {});
+  /// Each `seed` draws other entries.
+  Operands(Backend& backend, Shape shape, Init init, BlasTerms terms = {}, int seed = 0);
   ~Operands();
 
   const Problem& problem() const;

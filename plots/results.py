@@ -81,6 +81,11 @@ class Row:
         return self.machine.facts.get("init", USUAL_INIT)
 
     @property
+    def seed(self) -> int:
+        """Which draw of such operands."""
+        return int(self.machine.facts.get("seed", 0))
+
+    @property
     def pad(self) -> int:
         """Elements between the end of a row of A, B or C and the next one."""
         return int(self.machine.facts.get("pad", 0))
@@ -118,7 +123,7 @@ class Row:
     @property
     def settings(self) -> tuple:
         """What two rows must share, besides shape and device, to be compared."""
-        return self.element, self.init, self.pad, self.threads, self.candidate
+        return self.element, self.init, self.seed, self.pad, self.threads, self.candidate
 
     @property
     def gflops(self) -> float:

@@ -526,7 +526,8 @@ ERROR_INITS = ("uniform", "positive", "wide")
 def errors_table(reference: Reference, page: Path, machine: str, step: str) -> list:
     """Errors against fp64 of a step's complete rows and of the peers in the same files.
 
-    They come from runs with the --init of each pair of columns: STEP.errors.INIT.json.
+    They come from runs with the --init of each pair of columns, one for each --seed:
+    STEP.errors.INIT*.json. The largest error and the root mean square are over all draws.
     """
     results = reference.results(machine)
     found = [row for row in results.other_operands if row.get("error_max") is not None]
@@ -536,19 +537,27 @@ def errors_table(reference: Reference, page: Path, machine: str, step: str) -> l
         raise Missing(f"{step} has no errors with --init {', '.join(ERROR_INITS)}")
     files = {id(row.machine) for row in ours}
     rows = ours + [row for row in found if row.step == PEER and id(row.machine) in files]
-    there = {(row.kernel, row.shape, row.init): row for row in rows}
+    draws: dict = {}
+    for row in rows:
+        draws.setdefault((row.kernel, row.shape, row.init), []).append(row)
     cells = []
     for shape in sorted({row.shape for row in ours}, key=square_first):
         for kernel in dict.fromkeys(row.kernel for row in rows if row.shape == shape):
             cells.append([kernel, short_shape(shape)])
             for init in ERROR_INITS:
-                row = there.get((kernel, shape, init))
-                cells[-1] += [show(row and row.get(name)) for name in ("error_max", "error_rms")]
+                here = draws.get((kernel, shape, init), [])
+                squares = [row.get("error_rms") ** 2 for row in here]
+                cells[-1] += [
+                    show(max((row.get("error_max") for row in here), default=None)),
+                    show(math.sqrt(sum(squares) / len(squares)) if here else None),
+                ]
     header = ["row", "M x N x K"]
     header += [f"{init}, {which}" for init in ERROR_INITS for which in ("max", "rms")]
     names = sorted({row.machine.name for row in ours})
     dates = sorted({row.machine.date for row in ours})
     note = "Error against fp64, as a multiple of u (|A||B|), u = 2^-24"
+    if (seeds := len({row.seed for row in ours})) > 1:
+        note += f"; over {seeds} draws of the operands"
     return table(header, cells) + ["", f"*{', '.join([note, *names, *dates])}.*"]
 
 

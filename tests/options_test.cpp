@@ -164,6 +164,7 @@ TEST(Options, DefaultsOnACpu) {
   EXPECT_EQ(options.shapes, Shapes({{512, 512, 512}}));
   EXPECT_EQ(options.kernels.size(), 2u);
   EXPECT_EQ(options.init, Init::normal);
+  EXPECT_EQ(options.seed, 0);
   EXPECT_EQ(options.repeats, 5);
   EXPECT_EQ(options.threads, 1);
   EXPECT_TRUE(options.peers.empty());
@@ -216,6 +217,7 @@ TEST(Options, EveryFlagIsTaken) {
   EXPECT_EQ(options.benchmark_flags, std::vector<std::string>({"--benchmark_filter=x"}));
   EXPECT_EQ(read({"--peer", "none"}).peers, std::vector<std::string>({"none"}));
   EXPECT_EQ(read({"--init", "positive"}).init, Init::positive);
+  EXPECT_EQ(read({"--seed", "7"}).seed, 7);
   EXPECT_EQ(read({"--init", "wide"}).init, Init::wide);
   EXPECT_EQ(read({"--init", "zeros", "--warm"}).init, Init::zeros);
   EXPECT_EQ(read({"--repeats", "7", "--benchmark_repetitions=3"}).repeats, 3);
@@ -295,6 +297,7 @@ TEST(Options, WrongOnesAreRefusedOnOneLine) {
       {{"--kernel", "("}, "not a regular expression"},
       {{"--kernel", std::string(100000, '(')}, "--kernel"},
       {{"--init", "random"}, "--init"},
+      {{"--seed", "-1"}, "--seed"},
       {{"--cold", "--warm"}, "--warm"},
       {{"--threads", "0"}, "--threads"},
       {{"--threads", "many"}, "--threads"},

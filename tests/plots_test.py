@@ -249,7 +249,7 @@ def write_bf16(directory):
     write_file(directory, "22_cpu_amx.json", words, entries)
 
 
-def write_errors(directory, step, kernel, inits, shapes, ours=1.5, peers=3.0):
+def write_errors(directory, step, kernel, inits, shapes, ours=1.5, peers=3.0, seed=0):
     """The errors of one row and of cuBLAS: of each further init ten times as large."""
     for place, init in enumerate(inits):
         entries = []
@@ -258,8 +258,8 @@ def write_errors(directory, step, kernel, inits, shapes, ours=1.5, peers=3.0):
                 error = largest * 10**place
                 numbers = {"error_max": error, "error_rms": error / 8}
                 entries += runs(name, row, shape, 2 * PEAK / 1e9, numbers)
-        words = context(step, "gpu", [], PEAK, init=init)
-        write_file(directory, f"{step}.errors.{init}.json", words, entries)
+        words = context(step, "gpu", [], PEAK, init=init, seed=str(seed))
+        write_file(directory, f"{step}.errors.{init}.{seed}.json", words, entries)
 
 
 CPU_FIGURES = ("goto_picture", "cpu_sizes", "cpu_padding", "cpu_ablation", "cpu_blocking")
@@ -832,6 +832,17 @@ class Tables(PlotsTest):
         page = self.block(f"errors invented {other}")
         self.assertIn("| padded | 4096 | 7.00 | 0.875 |\n", page)
         self.assertIn("| cuBLAS SGEMM | 4096 | 8.00 | 1.00 |\n", page)
+
+    def test_errors_of_several_draws_come_together(self):
+        step, inits, shapes = "11_gpu_register_tiling", ("uniform", "wide"), [(17, 8, 9)]
+        write_gpu(self.machine)
+        for seed, ours, peers in ((0, 1.5, 3.0), (5, 2.0, 0.8)):
+            write_errors(self.machine, step, "complete", inits, shapes, ours, peers, seed)
+        page = self.block(f"errors invented {step}")
+        # rms: the square root of the mean of two squares, of 1.5 / 8 and 2 / 8; of 3 / 8 and 0.8 / 8.
+        self.assertIn("| complete | 17 x 8 x 9 | 2.00 | 0.221 | 20.0 | 2.21 |\n", page)
+        self.assertIn("| cuBLAS SGEMM | 17 x 8 x 9 | 3.00 | 0.274 | 30.0 | 2.74 |\n", page)
+        self.assertIn("u = 2^-24; over 2 draws of the operands, an invented gpu", page)
 
     def test_errors_need_runs_with_other_operands(self):
         write_gpu(self.machine)

@@ -281,6 +281,15 @@ TEST_F(VerifyTest, OperandsAreTheSameEveryTime) {
   }
 }
 
+TEST_F(VerifyTest, EachSeedIsAnotherDrawOfBothOperands) {
+  for (Init init : {Init::integers, Init::uniform, Init::positive, Init::wide, Init::normal}) {
+    Operands first(*backend_, shape_, init), second(*backend_, shape_, init, {}, 1);
+    EXPECT_NE(std::memcmp(first.problem().A, second.problem().A, 17 * 29 * sizeof(float)), 0);
+    EXPECT_NE(std::memcmp(first.problem().B, second.problem().B, 29 * 23 * sizeof(float)), 0);
+    EXPECT_EQ(Verifier(*backend_, second).check(honest(second.problem())).failure, "");
+  }
+}
+
 TEST_F(VerifyTest, ALeadingDimensionBelowTheColumnsIsRefused) {
   EXPECT_THROW(Operands(*backend_, shape_, Init::zeros, {.lda = 28}), Refusal);
 }
