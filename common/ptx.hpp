@@ -25,13 +25,10 @@ __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// mbarrier.arrive by the threads for which `arrives` holds: a predicate, no branch.
-__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier, bool arrives) {
-  asm volatile(
-      "{\n.reg .pred arrives;\nsetp.ne.s32 arrives, %1, 0;\n"
-      "@arrives mbarrier.arrive.shared::cta.b64 _, [%0];\n}" ::"r"(shared_address(barrier)),
-      "r"(static_cast<int>(arrives))
-      : "memory");
+/// mbarrier.arrive.
+__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
 }
 
 /// mbarrier.arrive.expect_tx: arrives, and lets the phase wait for `bytes` of copies too.
@@ -85,10 +82,16 @@ __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-/// bar.sync: a barrier of its own for the first `threads` of a block's threads that call it.
-template <int number, int threads>
-__device__ __forceinline__ void sync_some() {
-  asm volatile("bar.sync %0, %1;" ::"n"(number), "n"(threads) : "memory");
+/// bar.sync and bar.arrive (PTX ISA, Parallel Synchronization and Communication Instructions): a
+/// block's named barriers, 1 to 15; number 0 is that of __syncthreads(). One opens when `threads`
+/// threads have come, whole warps of them: those who sync wait for that, those who arrive go on.
+template <int threads>
+__device__ __forceinline__ void named_barrier_sync(int number) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(threads) : "memory");
+}
+template <int threads>
+__device__ __forceinline__ void named_barrier_arrive(int number) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(threads) : "memory");
 }
 
 /// st.release.gpu and ld.acquire.gpu (PTX ISA, Memory Consistency Model): what was written before

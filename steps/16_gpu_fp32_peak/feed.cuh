@@ -13,14 +13,18 @@ namespace {
 // One warpgroup of producers.
 constexpr int producer_threads = 128;
 
-// The ring, and for each stage: it is full, it is empty again. The copy engine does not transpose, so
+// Named barriers: of the warps that multiply, of the producers, and of both for each stage (`stage_empty`
+// + its number): nobody reads it any more.
+enum NamedBarrier { multiplying = 1, feeding, stage_empty };
+
+// The ring, and for each stage: it is full. The copy engine does not transpose, so
 // there is room for the next slice of A as it lies in memory. `floats_beside`: whatever the warps that
 // multiply need.
 template <int BM, int BN, int BK, int stages, int floats_beside>
 struct FedRing : Ring<BM, BN, BK, stages> {
   alignas(128) float A[BM][BK];
   alignas(16) float beside[floats_beside];
-  std::uint64_t full[stages], empty[stages], arrived;
+  std::uint64_t full[stages], arrived;
 };
 
 // Arrivals that make a stage full: that of B, and those of all who transpose A.
@@ -51,7 +55,7 @@ __device__ __forceinline__ void transpose(const float* A, float* As, int thread)
 }
 
 // Fills the ring, as far ahead as there are free stages. The next slice of A is under way meanwhile.
-template <int BM, int BN, int BK, int stages, typename Memory>
+template <int BM, int BN, int BK, int stages, int consumers, typename Memory>
 __device__ __forceinline__ void feed(Memory& memory, const Schedule& schedule,
                                      const CUtensorMap& map_a, const CUtensorMap& map_b,
                                      int thread) {
@@ -63,11 +67,12 @@ __device__ __forceinline__ void feed(Memory& memory, const Schedule& schedule,
   Slice slice, next;
   slices.next(slice);
   if (thread == 0) start_a(slice);
-  int stage = 0, phase = 0, a_phase = 0;
+  int stage = 0, a_phase = 0;
+  bool used_before = false;
   for (bool more = true; more; slice = next) {
     more = slices.next(next);
     std::uint64_t* const full = &memory.full[stage];
-    ptx::barrier_wait(&memory.empty[stage], phase ^ 1);  // the first round finds all stages free
+    if (used_before) ptx::named_barrier_sync<consumers + producer_threads>(stage_empty + stage);
     if (thread == 0) {
       ptx::barrier_arrive_expecting(full, sizeof memory.Bs[0]);
       ptx::copy_box(&memory.Bs[stage][0][0], &map_b, slice.at.col * BN, slice.number * BK, full);
@@ -75,10 +80,10 @@ __device__ __forceinline__ void feed(Memory& memory, const Schedule& schedule,
     ptx::barrier_wait(&memory.arrived, a_phase);
     a_phase ^= 1;
     transpose<BM, BK>(&memory.A[0][0], &memory.As[stage][0][0], thread);
-    ptx::barrier_arrive(full, true);
-    ptx::sync_some<2, producer_threads>();  // all of it has been read
+    ptx::barrier_arrive(full);
+    ptx::named_barrier_sync<producer_threads>(feeding);  // all of it has been read
     if (thread == 0 && more) start_a(next);
-    if (++stage == stages) stage = 0, phase ^= 1;
+    if (++stage == stages) stage = 0, used_before = true;
   }
 }
 

@@ -64,7 +64,7 @@ __device__ __forceinline__ void finish_in_cluster(Memory& memory,
   static_assert(sizeof(Sums) <= sizeof memory.As + sizeof memory.Bs);
   auto& sums = *reinterpret_cast<Sums*>(&memory);
   const auto cluster = cooperative_groups::this_cluster();
-  ptx::sync_some<1, consumers>();  // of the ring, nobody reads any more
+  ptx::named_barrier_sync<consumers>(multiplying);  // of the ring, nobody reads any more
 #pragma unroll
   for (int i = 0; i < T.TM; ++i)
 #pragma unroll
@@ -142,10 +142,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
   if (tid == 0) {
     ptx::prefetch_map(&map_a);
     ptx::prefetch_map(&map_b);
-    for (int s = 0; s < stages; ++s) {
-      ptx::barrier_init(&memory.full[s], full_arrivals);
-      ptx::barrier_init(&memory.empty[s], warps);
-    }
+    for (int s = 0; s < stages; ++s) ptx::barrier_init(&memory.full[s], full_arrivals);
     ptx::barrier_init(&memory.arrived, 1);
     ptx::fence_barrier_init();
   }
@@ -156,7 +153,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
   if (warp >= warps) {
     // 1. global -> shared, as far ahead as there are free stages.
     ptx::give_back_registers<producer_registers>();
-    feed<BM, BN, BK, stages>(memory, schedule, map_a, map_b, tid - consumers);
+    feed<BM, BN, BK, stages, consumers>(memory, schedule, map_a, map_b, tid - consumers);
     return;
   }
 
@@ -201,8 +198,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
         Bs = b0 + row * BN;
         tile.multiply(1, As, Bs);
       } while (left > 0);
-      __syncwarp();
-      ptx::barrier_arrive(&memory.empty[used], lane == 0);
+      ptx::named_barrier_arrive<consumers + producer_threads>(stage_empty + used);
     }
 
     const TilePlace at = place_of_tile(schedule, piece.tile);
@@ -228,7 +224,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
 #pragma unroll
           for (int j = 0; j < TN; ++j) mine[(i * TN + j) * consumers] = tile.acc[i][j];
         __threadfence();
-        ptx::sync_some<1, consumers>();
+        ptx::named_barrier_sync<consumers>(multiplying);
         if (tid == 0) ptx::store_release(&call.done[blockIdx.x], 1);
         continue;
       }
@@ -240,7 +236,7 @@ __global__ void __launch_bounds__(consumers + producer_threads, blocks)
           }
           call.done[other] = 0;  // for the next launch
         }
-        ptx::sync_some<1, consumers>();
+        ptx::named_barrier_sync<consumers>(multiplying);
         const float* const theirs = call.sums + std::size_t(other) * floats + tid;
 #pragma unroll
         for (int i = 0; i < TM; ++i)
