@@ -13,13 +13,12 @@ namespace {
 // One warpgroup of producers.
 constexpr int producer_threads = 128;
 
-// Named barriers: of the warps that multiply, of the producers, and of both for each stage (`stage_empty`
-// + its number): nobody reads it any more.
+// Named barriers: of the warps that multiply, of the producers, and of both for each stage
+// (`stage_empty` + its number): nobody reads it any more.
 enum NamedBarrier { multiplying = 1, feeding, stage_empty };
 
-// The ring, and for each stage: it is full. The copy engine does not transpose, so
-// there is room for the next slice of A as it lies in memory. `floats_beside`: whatever the warps that
-// multiply need.
+// The ring, and for each stage: it is full. The copy engine does not transpose, so there is room for
+// the next slice of A as it lies in memory. `floats_beside`: whatever the warps that multiply need.
 template <int BM, int BN, int BK, int stages, int floats_beside>
 struct FedRing : Ring<BM, BN, BK, stages> {
   alignas(128) float A[BM][BK];
