@@ -1,4 +1,4 @@
-// Memory that a kernel packs its operands into.
+// Memory of a kernel's own: copies of its operands, packed or not, and sums on their way.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // Idea    Nothing but FMAs in the warps that multiply: other warps feed them by the copy engine, the
 //         loop over k has no barrier, and reads of shared memory cost no more than their issue slot.
 //         The tiles that would leave multiprocessors idle are cut along K.
-// Why     In step 15 one issue slot in eight was no FMA, all warps met at every slice, and the last
+// Why     In step 15 one instruction in eight was no FMA, all warps met at every slice, and the last
 //         round of tiles kept only some of the multiprocessors busy.
 // Bytes   Global 43 FLOP/byte at 128 x 256, shared 2.7 at 16 x 8, as in step 15; transposing a slice of
 //         A passes it through shared memory once more.

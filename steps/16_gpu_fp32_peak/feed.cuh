@@ -17,8 +17,9 @@ constexpr int producer_threads = 128;
 // (`stage_empty` + its number): nobody reads it any more.
 enum NamedBarrier { multiplying = 1, feeding, stage_empty };
 
-// The ring, and for each stage: it is full. The copy engine does not transpose, so there is room for
-// the next slice of A as it lies in memory. `floats_beside`: whatever the warps that multiply need.
+// The ring, and an mbarrier for each stage: it is full. The copy engine does not transpose, so there
+// is room for the next slice of A as it lies in memory, and `arrived`: it has come. `floats_beside`:
+// whatever the warps that multiply need.
 template <int BM, int BN, int BK, int stages, int floats_beside>
 struct FedRing : Ring<BM, BN, BK, stages> {
   alignas(128) float A[BM][BK];
@@ -29,8 +30,8 @@ struct FedRing : Ring<BM, BN, BK, stages> {
 // Arrivals that make a stage full: that of B, and those of all who transpose A.
 constexpr int full_arrivals = producer_threads + 1;
 
-// As[k][m] = A[m][k], a slice: pieces of 4 x 4, a thread each. Eight lanes take pieces on a diagonal,
-// since such are in different banks of both; the sixteen groups of eight make 64 rows of 32 k.
+// As[k][m] = A[m][k], a slice: pieces of 4 x 4, one of each thread for every 64 rows of 32 k. Eight
+// lanes take pieces on a diagonal, since such are in different banks of both.
 template <int BM, int BK>
 __device__ __forceinline__ void transpose(const float* A, float* As, int thread) {
   static_assert(producer_threads == 128 && BM % 64 == 0 && BK % 32 == 0);

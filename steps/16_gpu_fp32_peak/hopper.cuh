@@ -21,11 +21,12 @@
 namespace gemm {
 namespace {
 
-// Of the 65536 registers of a multiprocessor the producers keep what they need, and the multiplying
-// warps take what is left (setmaxnreg).
+// Registers move within what the block was launched with (setmaxnreg): the producers keep what they
+// need, and the multiplying warps take what is left. Who asks for more than that waits for ever.
 constexpr int producer_registers = 72;
 constexpr int consumer_registers(int consumers, int blocks) {
-  const int left = (65536 / blocks - producer_threads * producer_registers) / consumers;
+  const int threads = consumers + producer_threads, launched = 65536 / blocks / threads / 8 * 8;
+  const int left = (threads * launched - producer_threads * producer_registers) / consumers;
   return left > 240 ? 240 : left / 8 * 8;
 }
 

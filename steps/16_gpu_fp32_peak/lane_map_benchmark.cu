@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(threads, 1)
   for (int n = 0; n < loads; ++n) integers[n] = tid + n;
   const std::uint32_t a0 = ptx::shared_address(&As[0][places.a[lane]]);
   const std::uint32_t b0 = ptx::shared_address(&Bs[0][places.b[lane]]);
-  // Number n of those of a k; the order is that of step 16.
+  // Number n of those of a k: B's first, one with every second row.
   const auto stand_between = [&](int n, int k) {
     const int column = n < TN / 4 ? 4 * LN * n : 4 * LM * (n - TN / 4);
     if constexpr (between == Between::loads)
