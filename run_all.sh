@@ -79,6 +79,8 @@ missing_packages() {
   if [ "$mode" = test ]; then
     have clang-format-14 || echo clang-format-14
     have clang-tidy-14 || echo clang-tidy-14
+    # clang-tidy cannot read g++'s omp.h.
+    compgen -G '/usr/lib/llvm-14/lib/clang/*/include/omp.h' >/dev/null || echo libomp-14-dev
   fi
 }
 

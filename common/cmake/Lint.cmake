@@ -17,6 +17,9 @@ if(CLANG_FORMAT)
 endif()
 if(CLANG_TIDY)
   list(FILTER sources INCLUDE REGEX "^(common|steps)/.*\\.cpp$")
+  if(NOT GEMM_HAVE_CUDA)
+    list(REMOVE_ITEM sources common/peers/cublas.cpp)
+  endif()
   foreach(source IN LISTS sources)
     add_test(NAME tidy.${source}
              COMMAND ${CLANG_TIDY} --quiet -p ${PROJECT_BINARY_DIR} ${source}
