@@ -134,8 +134,8 @@ Pair entries(Init init, int radius, std::uint64_t random) {
 }
 
 // A row-major matrix in device memory between its guards. Contents are a function of its first
-// letter, init, seed, row and column, so that they can be made again instead of being kept, and are the
-// same in every format that can hold them.
+// letter, init, seed, row and column, so that they can be made again instead of being kept, and are
+// the same in every format that can hold them.
 template <typename T>
 class Matrix {
  public:
@@ -147,7 +147,7 @@ class Matrix {
         ld(ld ? ld : cols),
         backend_(backend),
         init_(init),
-        letter_(scramble(name.front() + (std::uint64_t{static_cast<std::uint32_t>(seed)} << 8))),
+        draw_(scramble(name.front() + (static_cast<std::uint64_t>(seed) << 8))),
         radius_(radius),
         entries_(entries),
         guard_bytes_(backend.checks_bounds() ? 0 : guard_bytes_each),
@@ -197,7 +197,7 @@ class Matrix {
 #pragma omp parallel for schedule(static) if (count * ld > worth_threads)
     for (Index r = 0; r < count; ++r) {
       T* row = slab.data() + r * ld;
-      const std::uint64_t key = scramble(letter_ + row0 + r);
+      const std::uint64_t key = scramble(draw_ + row0 + r);
       for (Index c = 0; c < cols; c += 2) {
         const Pair pair = gemm::entries(init_, radius_, scramble(key + c * 0x9E3779B97F4A7C15));
         row[c] = entry(pair.first);
@@ -251,7 +251,7 @@ class Matrix {
 
   Backend& backend_;
   const Init init_;
-  const std::uint64_t letter_;
+  const std::uint64_t draw_;
   const int radius_;
   const Element entries_;
   const std::size_t guard_bytes_;

@@ -59,6 +59,7 @@ template <int BM, int BN, int BK, int stages, int consumers, typename Memory>
 __device__ __forceinline__ void feed(Memory& memory, const Schedule& schedule,
                                      const CUtensorMap& map_a, const CUtensorMap& map_b,
                                      int thread) {
+  static_assert(stage_empty + stages <= 16, "a block has 16 barriers");
   const auto start_a = [&](const Slice& slice) {
     ptx::barrier_arrive_expecting(&memory.arrived, sizeof memory.A);
     ptx::copy_box(&memory.A[0][0], &map_a, slice.number * BK, slice.at.row * BM, &memory.arrived);
